@@ -13,9 +13,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (23_441, 14_000),
-    "simulation": (10_720, 9_000),
-    "test helpers": (16_900, 9_000),
+    "controller": (23_150, 14_000),
+    "simulation": (10_650, 9_000),
+    "test helpers": (16_100, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.
