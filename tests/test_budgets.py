@@ -10,6 +10,7 @@ from scaler.informers.cache import Cache
 from scaler.kube.api import ASCEND_JOBS, DISRUPTION_BUDGETS, NODES, PODS, Object, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.names import KEEP_LABEL
+from scaler.settings import Settings
 from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -20,6 +21,8 @@ from tests.rig import NODE, START, Rig, rig
 OTHER = "node-1"
 SETTLED = 3.0
 """Seconds in which labels have moved."""
+FULL_PASS = Settings.model_fields["resync_period"].default + 2 * SETTLED + 15.0
+"""Seconds until the next look at everything is over."""
 
 
 def kept(on: Rig) -> set[str]:
@@ -321,6 +324,21 @@ def test_a_budget_elsewhere_costs_no_look_at_all_services(monkeypatch: pytest.Mo
 
     run(story())
     assert asked == ["elsewhere"]
+
+
+def test_namespaces_are_looked_at_in_one_order_whatever_the_hashes_of_their_names() -> None:
+    async def story() -> None:
+        async with rig(*SERVICE) as on:
+            await started(on, "p0", "p1", "d0")
+            (ours,) = on.cluster.peek(DISRUPTION_BUDGETS)
+            names = [f"space-{number}" for number in (7, 3, 9, 1, 8, 2, 6, 4)]
+            for name in names:
+                on.cluster.apply([{**ours, "metadata": {"name": ours["metadata"]["name"], "namespace": name}}])
+            await on.settle(FULL_PASS)
+            deleted = [each.namespace for each in on.cluster.audit if each.verb == "delete"]
+            assert deleted == sorted(names)
+
+    run(story())
 
 
 def test_pods_of_others_are_kept_too() -> None:

@@ -87,7 +87,7 @@ class Budgets:
         """Look at every service, and at namespaces that have a budget and perhaps none any more."""
         if not self._running:
             return
-        namespaces = {found.namespace for found in self._cache.budgets.values() if found.name == self._name}
+        namespaces = sorted({found.namespace for found in self._cache.budgets.values() if found.name == self._name})
         for key in (*self._cache.service_keys(), *(ServiceKey(namespace, "", "") for namespace in namespaces)):
             self._outbox.mark(key)
 

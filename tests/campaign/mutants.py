@@ -33,9 +33,9 @@ BOUND_IN_HANDS = (Edit(members, "Member.in_hands", " and not self.instance.bound
 MUTANTS = (
     Mutant("own writes count as seen at once", expectations, "Expectations.settled", "key not in self._open", "True",
            "watch behind"),
-    Mutant("pods are deleted whatever their version", actuator, "Executor._delete",
-           'meta["resourceVersion"] if exactly else ""', '""', "race"),
-    Mutant("pods are deleted whatever their uid", actuator, "Executor._delete", 'uid=meta["uid"]', 'uid=""',
+    Mutant("pods are deleted whatever their version", writes, "ExpectedWrites.delete",
+           'known.resource_version if exactly else ""', '""', "race"),
+    Mutant("pods are deleted whatever their uid", writes, "ExpectedWrites.delete", "uid=known.uid", 'uid=""',
            "name changes hands"),
     Mutant("410 never lists again", watch, "_Feed._delay", "self._must_list = True", "self._must_list = False",
            "pods killed unseen, history gone"),

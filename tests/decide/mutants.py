@@ -79,7 +79,8 @@ MUTANTS = (
            "alone = None if demand.serves else _refused_before(chosen)", "alone = _refused_before(chosen)", "refused"),
     Mutant("a spare is told by age alone", "3.3, 5", "verdicts",
            "(m.uid not in named, candidate_order(m))", "(m.uid not in named, m.instance.created)", "refused"),
-    Mutant("what is spoilt counts in a rollout", "5", "rollouts", "alive = member.is_live", "alive = True", "spoilt"),
+    Mutant("what is spoilt counts in a rollout", "5", "rollouts", "alive = member.is_live", "alive = True",
+           "invalid_jobs"),
     # minimums
     Mutant("the order of minimums ignores priority", "3b.2", "arbitration",
            "-demand.priority, memory.ended_at,", "0, memory.ended_at,", "minimums"),
