@@ -339,7 +339,7 @@ class Arbitration:
 
 
 def _gives_back(draft: Draft, member: Member) -> bool:
-    """Something of its group is revoked in this decision: nothing is admitted there in the same breath (S6)."""
+    """Something of its group is revoked in this decision: nothing is admitted there in the same decision (S6)."""
     return any(one.uid in draft.revoked for one in draft.demand.groups[member.instance.group or ""].members)
 
 

@@ -60,7 +60,7 @@ def drained(group: Group, most: int, policy: Policy) -> tuple[list[Member], list
     if beyond <= 0:
         return [], []
     spare = max(0, sum(m.running for m in bound) - most - pairs)
-    able = [m for m in _dearest_last(bound) if not why_not_drained(m)]
+    able = [m for m in _costliest_last(bound) if not why_not_drained(m)]
     chosen = _first([m for m in able if affords_revoke(m.instance, policy)], beyond, spare)
     spare -= sum(m.running for m in chosen)
     return chosen, _first([m for m in able if m not in chosen], beyond - len(chosen), spare)
@@ -94,7 +94,7 @@ def _first(members: Sequence[Member], number: int, running: int) -> list[Member]
     return idle + [m for m in members if m.running][: max(0, min(number - len(idle), running))]
 
 
-def _dearest_last(members: Iterable[Member]) -> list[Member]:
+def _costliest_last(members: Iterable[Member]) -> list[Member]:
     """First what is of the least use, of that what costs no restart, then by deletion cost, then the newest."""
     found = sorted(members, key=age, reverse=True)
     found.sort(key=lambda m: (_use(m), m.instance.budget is not None, m.instance.deletion_cost))

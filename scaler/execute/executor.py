@@ -81,14 +81,14 @@ class Executor:
         """The words of a refusal, "" without one. Raises errors of the seam: then the decision is made anew."""
         record = self._cache.job(action.uid)
         if record is None or not self._is_made_here(record):
-            return await self._release(key, action)
+            return await self._on_pods_there(key, action)
         match action:
             case Admit() | Complete():
                 return await self._make_if_it_helps(key, record, undo=isinstance(action, Admit))
             case Revoke():
                 await self._revoke(key, record)
             case Evict():
-                return await self._release(key, action)
+                return await self._on_pods_there(key, action)
             case _:
                 await self._step(key, record, action)
         return ""
@@ -96,8 +96,8 @@ class Executor:
     def _is_made_here(self, record: JobRecord) -> bool:
         return self._cache.makes_pods and record.kind == ASCEND_JOBS.kind
 
-    async def _release(self, key: ServiceKey, action: Action) -> str:
-        """An instance whose pods others make: all that can be done is to release it or to take it back."""
+    async def _on_pods_there(self, key: ServiceKey, action: Action) -> str:
+        """Take the gate off its pods, or delete them: all that can be done to an instance whose pods others make."""
         try:
             match action:
                 case Admit() | Complete():
@@ -152,7 +152,7 @@ class Executor:
             metas = ((resource, obj["metadata"]) for resource, obj in made)
             self._guard.made(record.uid, ((f"{resource.kind} {meta['name']}", meta["uid"]) for resource, meta in metas))
         if not errors:
-            return await self._release(key, Complete(record.uid)) if self._is_gated(record) else ""
+            return await self._on_pods_there(key, Complete(record.uid)) if self._is_gated(record) else ""
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
             raise errors[0]

@@ -51,8 +51,8 @@ class Gates:
         await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in unbound if not pod.gated])
 
     async def evict(self, key: ServiceKey, uid: str) -> None:
-        """Delete its pods, bound or not, exactly as the decision saw them and with their grace period: preemption, the
-        one case in which something that runs is deleted. Where others make its pods, they come again, held."""
+        """Delete its pods, bound or not, exactly as the decision saw them and with their grace period: preemption and
+        drains, the cases in which something that runs is deleted. Where others make its pods, they come again, held."""
         pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
         await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in pods])
 

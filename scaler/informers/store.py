@@ -1,6 +1,6 @@
 """The cache of one resource type: the newest known record of each object, and how far the cluster has been seen.
 
-Reflectors feed it, everything else only reads. It never goes back in time and never talks to the cluster.
+Informers feed it, everything else only reads. It never goes back in time and never talks to the cluster.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Store(Generic[R]):
         }
 
     def add_scope(self, namespace: str | None) -> None:
-        """Announce a informer for `namespace` (None = all): until it has listed, `version` stays 0."""
+        """Announce an informer for `namespace` (None = all): until it has listed, `version` stays 0."""
         self._seen[namespace] = 0
         self.version = 0
 

@@ -1,6 +1,6 @@
 """Decisions on bare counts as text for people: one answer in words, or the whole ladder as a table.
 
-Must not decide anything; plan.counts does.
+Must not decide anything; tools.counts does.
 """
 
 from __future__ import annotations

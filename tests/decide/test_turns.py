@@ -187,7 +187,7 @@ def test_a_scale_up_ends_its_turn_for_another_one_of_its_group_that_has_a_place_
 def test_a_scale_up_ends_its_turn_where_not_all_others_of_its_group_can_start_beside_it() -> None:
     waits = on_nodes("4P > 1P", "p0 a0, p1 u, p2 -, p3 -", name="a")
     story = climbing(waits, NEXT_TO, "a:8x3")
-    assert story.at(30, waits, NEXT_TO, nodes="a:8x4") == {"a-p1": "Revoke"}, "none starts in the same breath (S6)"
+    assert story.at(30, waits, NEXT_TO, nodes="a:8x4") == {"a-p1": "Revoke"}, "none starts in the same decision (S6)"
     held = on_nodes("4P > 1P", "p0 a0, p1 -, p2 -, p3 -", name="a")
     assert story.at(31, held, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit", "a-p3": "Admit"}
 
