@@ -105,7 +105,7 @@ def may_trade(draft: Draft) -> bool:
 
 
 def fewest(victims: Sequence[Victim], suffices: Callable[[Collection[Victim]], bool]) -> list[Victim]:
-    """Of victims that together suffice, those that cannot be spared; the last ones, which cost the most, are spared first."""
+    """Of victims that together suffice, those that cannot be spared; the last ones, the costliest, are spared first."""
     few = bisect_left(range(len(victims) + 1), True, key=lambda number: suffices(victims[:number]))
     chosen = list(victims[:few])
     for victim in reversed(victims[: max(0, few - 1)]):
