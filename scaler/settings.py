@@ -153,7 +153,8 @@ class Settings(BaseModel):
     trade_after: float = _seconds(90, "Running surplus is evicted when another group misses something this long.", 1)
     preempt: Preempt = Field(
         Preempt.HIGHER_PRIORITY,
-        description="Whose scale-ups a missing minimum may evict: of a lower priority; also of the same; or `never`.",
+        description="Whose scale-ups a missing minimum may evict: those of a lower priority (`higher-priority`), of "
+        "the same as well (`equal-or-higher`), or nobody's (`never`).",
     )
     honour_preemptable: bool = Field(True, description='Whether mind-cluster/preemptable: "false" protects a service.')
     max_service_priority: Annotated[int | None, BeforeValidator(_unset)] = _number(
