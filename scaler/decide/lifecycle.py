@@ -1,7 +1,7 @@
 """Rounds, failures and endings of one instance: values in, at most one step out. Pure.
 
 A step is about this instance alone and needs no slot, so it is taken whatever the ratio says, also while the rule is
-paused. Must not admit, complete or revoke: an instance with a step is left alone by the rest of the planner.
+paused. Must not admit, complete or revoke: an instance with a step is left alone by the rest of the decision.
 Instances that others make have no steps: whoever makes them minds their life.
 """
 

@@ -1,5 +1,5 @@
 """Whether it makes sense to make more of an instance, asked only where what was made lately is gone. A guard on writes:
-who is admitted stays the planner's, which learns of what is stopped here as of a refusal.
+who is admitted stays the decision's, which learns of what is stopped here as of a refusal.
 
 What was made a moment ago and is missing was deleted by somebody. Perhaps because the job is gone: a watch that is far
 behind shows it on, and what is made for it the garbage collector deletes at once. Then the job is listed by name, and

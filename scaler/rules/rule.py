@@ -1,4 +1,4 @@
-"""The rule as frozen integers: what the planner reads. Built by rules.document from a valid document only."""
+"""The rule as frozen integers: what the decision reads. Built by rules.document from a valid document only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The decision on bare counts: what `scaler plan` answers, without instances, names or times.
 
-The target is chosen by the planner's own function; what remains are the sums that it gets by counting instances,
+The target is chosen by the decision's own function; what remains are the sums that it gets by counting instances,
 and a property test holds the two together. Every in-flight instance is taken as admitted with no pod bound, so it can
 be revoked; nothing is broken, refused or misspelt. Must not grow rules of its own.
 """
@@ -72,7 +72,7 @@ def aimed_at(rule: Rule, replicas: int) -> int:
 
 
 def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
-    """What the planner would do for a service with these counts. Groups that no ratio names are not looked at."""
+    """What the decision would do for a service with these counts. Groups that no ratio names are not looked at."""
     names, wanted = rule.groups, rule if case.replicas == ALL else rule.limited(case.replicas)
     live = {name: case.running.get(name, 0) + case.in_flight.get(name, 0) + case.held.get(name, 0) for name in names}
     target = choose_target(wanted.ratios, case.running, live)

@@ -1,6 +1,6 @@
 """What the scaler would do to one job in its first pass after a takeover, in words and with its weight. Pure.
 
-The planner itself says what (with an empty memory, as after any start); here it is only told. Must not decide.
+The decision itself says what (with an empty memory, as after any start); here it is only told. Must not decide.
 """
 
 from __future__ import annotations

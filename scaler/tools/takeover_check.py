@@ -35,7 +35,7 @@ _PAGE = 500
 
 
 class JobReport(msgspec.Struct, frozen=True):
-    """One job. `state` and `reason` are the planner's."""
+    """One job. `state` and `reason` are the decision's."""
 
     namespace: str
     name: str

@@ -1,4 +1,4 @@
-"""AscendJob: what the planner needs of a raw job, whatever its shape, and the instance that it and its pods form.
+"""AscendJob: what the decision needs of a raw job, whatever its shape, and the instance that it and its pods form.
 
 Must not raise on any input: a job of a shape that no pods can be made from says so in `Job.faults`.
 The objects themselves are made in workloads.ascendjob_objects.
@@ -29,7 +29,7 @@ EXIT_CODE = "ExitCode"
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
-    """An AscendJob, or another job that is one instance, as the planner sees it."""
+    """An AscendJob, or another job that is one instance, as the decision sees it."""
 
     namespace: str
     name: str

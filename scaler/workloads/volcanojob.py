@@ -1,4 +1,4 @@
-"""Volcano Job: what the planner needs of a raw job, which is one instance and exists before it has pods.
+"""Volcano Job: what the decision needs of a raw job, which is one instance and exists before it has pods.
 
 Volcano's job controller makes its pods; here they are only released. Must not raise on any input: what keeps a job
 from being held says so in `Job.faults`.
