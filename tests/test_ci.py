@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 HOSTED = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"][0]["hooks"]
+SETUP = (ROOT / ".ci/setup").read_text("utf-8")
+PROGRAMS = list(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"])
 BY_HOOK = {"format": "format-check", "lint": "lint", "types": "types", "contracts": "contracts", "size": "size"}
 """What each hook stands for of `make static`."""
 
@@ -45,6 +50,17 @@ def test_a_hook_uses_the_tools_of_the_clone_and_downloads_nothing(hook: dict[str
     assert hook["language"] == "system"
     assert hook["entry"].startswith((".venv/bin/python -m ", "make --no-print-directory "))
     assert set(made(hook["entry"])) <= targets()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_clone_has_every_program_of_the_package_and_each_knows_its_name(name: str) -> None:
+    """Of the clone itself: `pip install .` would put a copy beside it that goes stale."""
+    main = re.findall(r"^ *main='(.*)'$", SETUP, re.MULTILINE)
+    assert re.findall(r"for name in (.*); do", SETUP)[0].split() == PROGRAMS
+    command = [sys.executable, "-P", "-c", *main, f"/anywhere/{name}", "plan", "--help"]
+    ran = subprocess.run(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    said = {"scaler": "usage: scaler plan", "kubectl-scaler": "usage: kubectl scaler plan"}
+    assert ran.stdout.startswith(said.get(name, "--")), ran.stderr
 
 
 def test_the_map_has_every_room_and_folder_and_nothing_else() -> None:
