@@ -45,20 +45,20 @@ VIEWS = (
 def main(services: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "kubeconfig"
-        crowd = subprocess.Popen(
-            [sys.executable, "-m", "tests.page.crowd", str(services), str(config)], cwd=ROOT, text=True,
+        cluster = subprocess.Popen(
+            [sys.executable, "-m", "tests.page.many_services", str(services), str(config)], cwd=ROOT, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         try:
-            assert crowd.stdout is not None
-            assert crowd.stdout.readline().strip() == "ready"
-            asyncio.run(measure(services, config, crowd))
+            assert cluster.stdout is not None
+            assert cluster.stdout.readline().strip() == "ready"
+            asyncio.run(measure(services, config, cluster))
         finally:
-            crowd.kill()
-            crowd.wait()
+            cluster.kill()
+            cluster.wait()
 
 
-async def measure(services: int, config: Path, crowd: subprocess.Popen[str]) -> None:
+async def measure(services: int, config: Path, cluster: subprocess.Popen[str]) -> None:
     from playwright.async_api import async_playwright
 
     began = time.time()
@@ -77,9 +77,9 @@ async def measure(services: int, config: Path, crowd: subprocess.Popen[str]) -> 
                 tell(f"first view: {name}, median", statistics.median(took))
                 tell(f"first view: {name}, worst of {len(took)}", max(took))
             await page.bring_to_front()
-            await fail_nodes(page, crowd)
+            await fail_nodes(page, cluster)
             for name, part in (("list", "#/"), ("service", f"#/service/team-{services // 2:04d}%2Frule%2Fmindie")):
-                await changes(page, crowd, name, part, services // 2)
+                await changes(page, cluster, name, part, services // 2)
             await browser.close()
 
 
@@ -95,9 +95,9 @@ async def first_views(browser: Any, address: str, part: str, shown: str) -> list
     return took
 
 
-async def changes(page: Any, crowd: subprocess.Popen[str], name: str, part: str, number: int) -> None:
-    assert crowd.stdin is not None
-    assert crowd.stdout is not None
+async def changes(page: Any, cluster: subprocess.Popen[str], name: str, part: str, number: int) -> None:
+    assert cluster.stdin is not None
+    assert cluster.stdout is not None
     await page.evaluate("to => { location.hash = to; }", part)
     await page.wait_for_timeout(3000)
     if name == "list":  # the row has to be in sight
@@ -107,19 +107,19 @@ async def changes(page: Any, crowd: subprocess.Popen[str], name: str, part: str,
         words = f"flip {number} {name}-{turn}-end"
         seen = asyncio.ensure_future(page.evaluate(SEEN, words))
         await asyncio.sleep(0.2)
-        crowd.stdin.write(f"{words}\n")
-        crowd.stdin.flush()
-        written = float(await asyncio.to_thread(crowd.stdout.readline))
+        cluster.stdin.write(f"{words}\n")
+        cluster.stdin.flush()
+        written = float(await asyncio.to_thread(cluster.stdout.readline))
         took.append(await asyncio.wait_for(seen, 30) - written * 1000)
         await asyncio.sleep(0.3)
     tell(f"change: {name}, median", statistics.median(took))
     tell(f"change: {name}, worst of {CHANGES}", max(took))
 
 
-async def fail_nodes(page: Any, crowd: subprocess.Popen[str]) -> None:
+async def fail_nodes(page: Any, cluster: subprocess.Popen[str]) -> None:
     """One after the other, on the view of the cluster."""
-    assert crowd.stdin is not None
-    assert crowd.stdout is not None
+    assert cluster.stdin is not None
+    assert cluster.stdout is not None
     await page.evaluate("() => { location.hash = '#/cluster'; }")
     await page.wait_for_timeout(3000)
     took = []
@@ -128,9 +128,9 @@ async def fail_nodes(page: Any, crowd: subprocess.Popen[str]) -> None:
         await page.fill(".card input[type=search]", row)
         seen = asyncio.ensure_future(page.evaluate(SEEN_IN_NODES, "NotReady"))
         await asyncio.sleep(0.5)
-        crowd.stdin.write(f"node {number}\n")
-        crowd.stdin.flush()
-        written = float(await asyncio.to_thread(crowd.stdout.readline))
+        cluster.stdin.write(f"node {number}\n")
+        cluster.stdin.flush()
+        written = float(await asyncio.to_thread(cluster.stdout.readline))
         took.append(await asyncio.wait_for(seen, 60) - written * 1000)
         await asyncio.sleep(0.5)
     tell("change: cluster, median", statistics.median(took))

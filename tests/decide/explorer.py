@@ -29,8 +29,9 @@ from scaler.decide.decide import Cache, decide
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Memory
 from tests.builders import NOW
-from tests.decide import rest, safety
+from tests.decide import liveness, safety
 from tests.decide.ages import aged
+from tests.decide.graph import strongly_connected
 from tests.decide.small_worlds import (
     Shape,
     State,
@@ -44,7 +45,6 @@ from tests.decide.small_worlds import (
     standing_for,
     view,
 )
-from tests.decide.walk import strongly_connected
 
 Key = tuple[object, ...]
 
@@ -258,8 +258,8 @@ class Explorer:
             longest[number] = max((longest[component[edge.to]] + edge.seconds for edge in ahead), default=0.0)
             if not outer:
                 seen = [self.states[at] for at in states]
-                serving[rest.serving(self.of, seen[0], self.decision)] += 1
-                for what in rest.wrong(self.of, seen, self.decision):
+                serving[liveness.serving(self.of, seen[0], self.decision)] += 1
+                for what in liveness.wrong(self.of, seen, self.decision):
                     self._bad(what, states[0])
         return max(longest, default=0.0)
 

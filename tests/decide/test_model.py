@@ -21,7 +21,7 @@ from scaler.decide.invariants import violations
 from scaler.decide.world import Admit, Instance, Revoke, State
 from scaler.rules.rule import Rule
 from tests.builders import instance, rule, service, world
-from tests.decide.walk import ends
+from tests.decide.graph import ends
 from tests.parts import short_and_long
 
 

@@ -20,8 +20,8 @@ from scaler.decide.decide import decide as decided
 from scaler.decide.invariants import violations
 from scaler.decide.world import Admit, Instance, Revoke
 from tests.builders import NOW, instance, service, world
-from tests.decide.makers import pod, start
-from tests.decide.walk import ends
+from tests.decide.graph import ends
+from tests.decide.owners import pod, start
 
 Chosen = dict[type[Admit | Revoke], set[str]]
 """Uids by what is done."""

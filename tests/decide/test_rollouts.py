@@ -12,7 +12,7 @@ import pytest
 
 from scaler.decide.world import Admit, Complete, GroupPlan, Plan, Revoke
 from tests.builders import others, plan, rolling, service
-from tests.decide.makers import Fleet, deployment, is_up, leader_worker_set, outdated, roll
+from tests.decide.owners import Fleet, deployment, is_up, leader_worker_set, outdated, roll
 
 SIZES = [(replicas, held) for replicas in range(1, 7) for held in range(replicas)]
 """Replicas, and how many of them are held: the others are the target."""

@@ -18,7 +18,7 @@ SERVICES = 60
 HOSTILE = "<img src=x onerror=window.hit=1><script>window.hit=1</script>\"'${window.hit=1}"
 
 
-class Crowd:
+class Cluster:
     """A cluster of many services, in a process of its own."""
 
     def __init__(self, process: subprocess.Popen[str], kubeconfig: Path) -> None:
@@ -34,22 +34,22 @@ class Crowd:
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:
-    path = tmp_path_factory.mktemp("crowd") / "kubeconfig"
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    path = tmp_path_factory.mktemp("cluster") / "kubeconfig"
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.page.crowd", str(SERVICES), str(path)], cwd=ROOT, text=True,
+        [sys.executable, "-m", "tests.page.many_services", str(SERVICES), str(path)], cwd=ROOT, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "ready"
-        yield Crowd(process, path)
+        yield Cluster(process, path)
         process.kill()
 
 
 @pytest.fixture(scope="module")
-def address(crowd: Crowd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("ui") / "log"
-    with command("ui", "--kubeconfig", str(crowd.kubeconfig), log=log) as found:
+    with command("ui", "--kubeconfig", str(cluster.kubeconfig), log=log) as found:
         yield found
 
 
@@ -95,9 +95,9 @@ def test_the_token_is_not_left_in_the_address_and_the_page_can_be_loaded_again(p
     page.wait_for_selector(".rows .row")
 
 
-def test_a_change_comes_without_loading_anything(page: Any, crowd: Crowd) -> None:
+def test_a_change_comes_without_loading_anything(page: Any, cluster: Cluster) -> None:
     page.fill("input[type=search]", "team-0020")
-    crowd.flip(20, "a-new-fault")
+    cluster.flip(20, "a-new-fault")
     page.wait_for_selector("text=a-new-fault")
     assert page.locator(".rows .row").count() == 1
 
@@ -148,7 +148,7 @@ def test_the_cluster_tells_who_waits_and_what_is_held_to_no_use(page: Any) -> No
     assert "NotReady" in page.locator(".line.nodes").first.inner_text()
 
 
-def test_a_rule_is_tried_and_nothing_is_written(page: Any, crowd: Crowd) -> None:
+def test_a_rule_is_tried_and_nothing_is_written(page: Any, cluster: Cluster) -> None:
     go(page, service(5))
     page.wait_for_selector("textarea")
     page.wait_for_selector("text=This is the rule in the cluster")
@@ -200,8 +200,8 @@ def test_light_and_dark_are_the_browser_s_choice_and_then_the_user_s(page: Any) 
     assert page.evaluate(ground) == light
 
 
-def test_what_a_tenant_wrote_is_text(page: Any, crowd: Crowd) -> None:
-    crowd.flip(30, HOSTILE)
+def test_what_a_tenant_wrote_is_text(page: Any, cluster: Cluster) -> None:
+    cluster.flip(30, HOSTILE)
     page.fill("input[type=search]", "team-0030")
     page.wait_for_function("() => document.querySelector('.why')?.innerText.includes('onerror')")
     go(page, service(30))
@@ -228,9 +228,9 @@ def test_without_the_token_nothing_is_shown(chromium: Any, address: str) -> None
     stranger.context.close()
 
 
-def test_it_says_when_the_connection_is_lost(chromium: Any, crowd: Crowd, tmp_path: Path) -> None:
+def test_it_says_when_the_connection_is_lost(chromium: Any, cluster: Cluster, tmp_path: Path) -> None:
     found = chromium.new_context(locale="en-GB").new_page()
-    with command("ui", "--kubeconfig", str(crowd.kubeconfig), log=tmp_path / "log") as where:
+    with command("ui", "--kubeconfig", str(cluster.kubeconfig), log=tmp_path / "log") as where:
         found.goto(where)
         found.wait_for_selector(".rows .row")
     found.wait_for_selector(".notice.bad:has-text('scaler ui does not answer')")

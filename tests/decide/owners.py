@@ -18,7 +18,7 @@ from tests.builders import NOW, service, world
 from tests.decide.cluster import apply
 
 Fleet = tuple[Instance, ...]
-Maker = Callable[[Fleet], Fleet]
+Owner = Callable[[Fleet], Fleet]
 
 
 def is_up(one: Instance) -> bool:
@@ -53,8 +53,8 @@ def start(one: Instance) -> Instance:
     return msgspec.structs.replace(one, gated=0, bound=1, running=1, ready=1, admitted_at=NOW)
 
 
-def roll(make: Maker, fleet: Fleet, *, target: int, nodes: int) -> list[Fleet]:
-    """Maker, scaler and scheduler take turns until nothing moves; every fleet on the way, the last one at rest."""
+def roll(make: Owner, fleet: Fleet, *, target: int, nodes: int) -> list[Fleet]:
+    """Owner, scaler and scheduler take turns until nothing moves; every fleet on the way, the last one at rest."""
     memory, way = Memory(), [fleet]
     for _ in range(100):
         seen = world(service(f"{target}P", make(fleet)), memory=memory)
@@ -76,7 +76,7 @@ def schedule(fleet: Fleet, nodes: int) -> Fleet:
     return tuple(start(one) if one.uid in chosen else one for one in fleet)
 
 
-def deployment(replicas: int, *, surge: int, unavailable: int, wanted: bool = True) -> Maker:
+def deployment(replicas: int, *, surge: int, unavailable: int, wanted: bool = True) -> Owner:
     """RollingUpdate: first up with the new ReplicaSet, then down with the old one, what is not available first."""
 
     def make(fleet: Fleet) -> Fleet:
@@ -98,7 +98,7 @@ def deployment(replicas: int, *, surge: int, unavailable: int, wanted: bool = Tr
     return make
 
 
-def leader_worker_set(replicas: int, *, unavailable: int, at_once: bool = False) -> Maker:
+def leader_worker_set(replicas: int, *, unavailable: int, at_once: bool = False) -> Owner:
     """Groups are made anew in place, the highest index first, as far as the partition allows. A StatefulSet goes one by
     one and waits for each; `at_once`: it knows maxUnavailable, and does
     nothing while so many groups are not available."""

@@ -1,8 +1,8 @@
 """A cluster of any size that answers over HTTP, with ElasticServices as the controller would write them.
 
-    python -m tests.page.crowd SERVICES KUBECONFIG     serves until its standard input ends; `flip N` on it changes one
+    python -m tests.page.many_services SERVICES KUBECONFIG
 
-`node N` makes the node of that number NotReady. Each service has ten AscendJobs of one pod, each pod a node of its own.
+It serves until its standard input ends. There `flip N` changes one service, and `node N` makes a node NotReady. Each service has ten AscendJobs of one pod, each pod a node of its own.
 One service in twenty has lost an instance with its node, one in fifty all of its decode instances.
 """
 
