@@ -88,9 +88,9 @@ bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; n
 	    echo "== $$bench"; $(PY) -m "$$(echo "$${bench%.py}" | tr / .)" || exit 1; \
 	done
 
-.PHONY: crowds
-crowds: dev  ## Play many services on scarce nodes with many seeds (minutes); ARGS="--seeds 1-50 --story on-twenty"
-	@$(PY) -m tests.crowds --jobs $(JOBS) $(ARGS)
+.PHONY: contention
+contention: dev  ## Play many services on scarce nodes with many seeds (minutes); ARGS="--seeds 1-50 --story on-twenty"
+	@$(PY) -m tests.contention --jobs $(JOBS) $(ARGS)
 
 .PHONY: pictures
 pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, minimums first and each service alone

@@ -33,7 +33,7 @@ class Mutant(NamedTuple):
     old: str
     new: str
     aimed: str = ""
-    """Histories that bring it about (tests.campaign.aimed); "": random ones."""
+    """Histories that bring it about (tests.chaos.aimed); "": random ones."""
     also: tuple[Edit, ...] = ()
 
     @property

@@ -92,7 +92,7 @@ OTHERS_FLAGS = {
     "--build-arg", "--for", "--force-conflicts", "--gated", "--seed", "--jobs", "--interactive",
     "--set", "--create-namespace", "--reuse-values", "--reset-then-reuse-values",
 }  # fmt: skip
-"""Flags of docker, of kubectl, of Helm, of the campaign and of pytest, and of commands that are named beside them."""
+"""Flags of docker, of kubectl, of Helm, of chaos tests and of pytest, and of commands that are named beside them."""
 
 
 def flags() -> set[str]:

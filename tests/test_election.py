@@ -487,19 +487,19 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
-def test_three_candidates_in_any_weather_never_lead_together_and_one_leads_when_it_clears(seed: int) -> None:
+def test_three_candidates_under_any_faults_never_lead_together_and_one_leads_when_they_end(seed: int) -> None:
     async def scene(stage: Stage) -> None:
         dice = random.Random(seed)
         for turn in range(60):
             name = dice.choice("abc")
-            weather = [msgspec.structs.replace(rule) for rule in dice.sample(FAULTS, 3)] if dice.random() < 0.7 else []
+            faults = [msgspec.structs.replace(rule) for rule in dice.sample(FAULTS, 3)] if dice.random() < 0.7 else []
             old = stage.candidates.get(name)
             if old is None or old.task.done():
-                stage.start(name, *weather)
+                stage.start(name, *faults)
             elif dice.random() < 0.2:
                 await old.stop()
             else:
-                stage.break_client(name, *weather)
+                stage.break_client(name, *faults)
             if dice.random() < 0.1 and turn > 5:
                 with contextlib.suppress(Exception):
                     await stage.cluster.delete(LEASES, NS, NAME)

@@ -25,7 +25,7 @@ from scaler.serve import certificates
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.state.own_config_maps import Name, config_map
-from tests.campaign.skew import earlier
+from tests.chaos.skew import earlier
 from tests.formats import ELECTED, FOLDER, HOME, NEXT, RULE, furnished, record, recorded
 from tests.jobs import NAMESPACE
 from tests.rig import START, rig
@@ -152,7 +152,7 @@ def test_a_world_that_a_release_recorded_is_explained(
     assert "p1" in capsys.readouterr().out
 
 
-def test_the_campaign_writes_what_the_release_before_wrote() -> None:
+def test_the_chaos_tests_write_what_the_release_before_wrote() -> None:
     said, wanted = (
         {(kind, name): the(recorded(release)["objects"], kind, name) for kind, name in PLAYED}
         for release in (NEXT, "v0.1.0")

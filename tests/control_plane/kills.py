@@ -28,7 +28,7 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.manifests import apply, ensure_namespace
-from tests.campaign import things
+from tests.chaos import things
 from tests.control_plane.build import VERSIONS, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.scaler_process import ALONE, LEASE, USER, ScalerProcess, install

@@ -20,7 +20,7 @@ from scaler.names import RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.mirror import Mirror
-from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node, befall
+from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node, change_node
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
@@ -73,7 +73,7 @@ class Stage:
         await add_node(self.api, spec)
 
     async def node(self, name: str, fate: NodeFate) -> None:
-        await befall(self.api, self._specs[name], fate)
+        await change_node(self.api, self._specs[name], fate)
 
     async def apply(self, path: Path = EXAMPLE, *, change: Callable[[Object], Object] = lambda obj: obj) -> None:
         """Apply a file or a folder; `change` is applied to every object first."""

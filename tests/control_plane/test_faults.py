@@ -92,10 +92,10 @@ def _silence(proxy: Proxy) -> None:
 
 
 def _answering(fault: Fault) -> Callable[[Proxy], None]:
-    def befall(proxy: Proxy) -> None:
+    def inject(proxy: Proxy) -> None:
         proxy.judge = _half(fault)
 
-    return befall
+    return inject
 
 
 BAD_NETWORKS: dict[str, Callable[[Proxy], None]] = {

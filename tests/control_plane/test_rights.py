@@ -298,7 +298,7 @@ async def _live(stage: Stage, plane: ControlPlane) -> None:
 
 
 class _Once:
-    """Each of these befalls the first request of its kind."""
+    """Each of these is injected into the first request of its kind."""
 
     def __init__(self) -> None:
         self._left: list[tuple[str, str, Fault]] = [

@@ -6,7 +6,7 @@ import asyncio
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, PODS, Object, PatchType
-from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node, befall
+from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node, change_node
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.manifests import apply, read_manifests
@@ -44,9 +44,9 @@ def test_an_instance_whose_node_comes_back_is_not_admitted_by_that() -> None:
             await sim.create(PODS, "mindie", _pod(job, node=f"npu-{number}"))
             await _patch(sim, f"{name}-master-0", {"phase": "Running"})
             if number == 0:
-                await befall(sim, NodeSpec("npu-0"), NodeFate.NOT_READY)
+                await change_node(sim, NodeSpec("npu-0"), NodeFate.NOT_READY)
             await asyncio.sleep(5)
-        await befall(sim, NodeSpec("npu-0"), NodeFate.READY)
+        await change_node(sim, NodeSpec("npu-0"), NodeFate.READY)
         await asyncio.sleep(1)
         watching.cancel()
         assert witness.most["mindie/scaling-rule/mindie"]["group0"] == 2

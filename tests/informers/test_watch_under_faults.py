@@ -17,7 +17,7 @@ from scaler.sim.loop import run
 from tests.faults import Fault, Faults, Rule
 from tests.informers.records import Record, Thing, record
 
-WEATHER = [
+FAULTS = [
     Rule(fault=Fault.NOT_SENT, probability=0.2),
     Rule(fault=Fault.LOST_ANSWER, probability=0.2),
     Rule(fault=Fault.REFUSED, probability=0.1, status=410),
@@ -67,7 +67,7 @@ def test_the_store_ends_up_at_the_truth_and_never_goes_back(seed: int, namespace
     async def main() -> None:
         dice, clock = random.Random(seed), Clock(1.8e9)
         cluster = SimCluster(clock, seed=seed, history=20)
-        faults = Faults(clock, *dice.sample(WEATHER, 4), seed=seed)
+        faults = Faults(clock, *dice.sample(FAULTS, 4), seed=seed)
         changes: list[tuple[Record | None, Record | None]] = []
         store: Store[Record] = Store(lambda old, new: changes.append((old, new)))
         informer = Informer(

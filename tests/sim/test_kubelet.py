@@ -5,7 +5,7 @@ from __future__ import annotations
 from scaler.kube.api import PODS
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, crash_looping, exit_pod
-from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, befall
+from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, change_node
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
 from tests.sim.stage import Stage
@@ -98,10 +98,10 @@ def test_pods_of_a_vanished_node_are_collected_and_of_a_silent_one_evicted_late(
         stage = Stage()
         await running_pod(stage)
         lifecycle = NodeLifecycle(stage.cluster, stage.clock, eviction=300, orphan=40)
-        await befall(stage.cluster, NodeSpec("n0"), NodeFate.NOT_READY)
+        await change_node(stage.cluster, NodeSpec("n0"), NodeFate.NOT_READY)
         await stage.play(100, lifecycle, kubelet(stage))
         assert not objects.ready(stage.pod_object("g-0"))
-        await befall(stage.cluster, NodeSpec("n0"), NodeFate.GONE)
+        await change_node(stage.cluster, NodeSpec("n0"), NodeFate.GONE)
         await stage.play(100, lifecycle, kubelet(stage))
         assert stage.phases() == {}
 

@@ -17,15 +17,15 @@ from scaler.kube.api import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, POD_GROUPS, 
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Mode
 from scaler.sim.actors import objects
-from scaler.sim.actors.nodes import NodeFate, NodeSpec, befall, node_object
+from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node, node_object
 from scaler.sim.apiserver.interceptor import Interceptor
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller
-from tests.campaign import outside
-from tests.campaign.client import Life
-from tests.campaign.outside import Instance
-from tests.campaign.releases import held
-from tests.campaign.witness import Witness
+from tests.chaos import outside
+from tests.chaos.client import Life
+from tests.chaos.outside import Instance
+from tests.chaos.releases import held
+from tests.chaos.witness import Witness
 from tests.deployed_operator import deployment
 from tests.jobs import QUEUE, manifest
 from tests.rig import at_work
@@ -95,11 +95,11 @@ class KindsStage:
         """A node under a running instance of the group is no longer ready; its name."""
         on = [one for one in self.instances(group) if one.running(outside.ready_nodes(self.cluster))]
         name = objects.node_of(self._chance.choice(self._chance.choice(on).pods))
-        await befall(self.cluster, self._nodes[name], NodeFate.NOT_READY)
+        await change_node(self.cluster, self._nodes[name], NodeFate.NOT_READY)
         return name
 
     async def give_back(self, name: str) -> None:
-        await befall(self.cluster, self._nodes[name], NodeFate.READY)
+        await change_node(self.cluster, self._nodes[name], NodeFate.READY)
 
     async def kill(self, group: str, *, whole: bool) -> None:
         """Somebody deletes the pods of a running instance, or one of them, at once."""
@@ -199,7 +199,7 @@ class KindsStage:
                     self.witness.fail(what)
 
     def life(self) -> Life:
-        return Life(self.cluster, "scaler", self.witness, weather=Interceptor(), seed=self._seed)
+        return Life(self.cluster, "scaler", self.witness, faults=Interceptor(), seed=self._seed)
 
 
 @asynccontextmanager

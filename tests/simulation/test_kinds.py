@@ -15,7 +15,7 @@ import pytest
 from scaler.sim import loop
 from scaler.sim.actors import objects
 from scaler.sim.stories.play import silence_logs
-from tests.campaign import outside
+from tests.chaos import outside
 from tests.simulation.kinds import (
     DEPLOYMENTS,
     KINDS,

@@ -1,6 +1,6 @@
 """Many services on scarce nodes, minimums first: who serves in the end, and what was promised on the way.
 
-Every world is watched from outside (tests.crowds.witness), comes to rest, and leaves no instance without a reason.
+Every world is watched from outside (tests.contention.witness), comes to rest, and leaves no instance without a reason.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from scaler.sim.stories.play import play
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
-from tests.crowds.services import A, B, Service, crowd, nodes, serving, training, written
-from tests.crowds.stage import watched
-from tests.crowds.witness import Witness
+from tests.contention.services import A, B, Service, chat_services, nodes, serving, training, written
+from tests.contention.stage import watched
+from tests.contention.witness import Witness
 from tests.parts import short_and_long
 from tests.simulation.worlds import ROOT, failures
 from tests.simulation.worlds import played as expected
@@ -71,35 +71,35 @@ def away(names: range) -> dict[str, Any]:
 def test_twenty_services_of_two_nodes_each_serve_as_far_as_the_nodes_go(
     tmp_path: Path, count: int, most: int, seed: int
 ) -> None:
-    timeline, _ = played(tmp_path, crowd(20), nodes(count), seed=seed)
+    timeline, _ = played(tmp_path, chat_services(20), nodes(count), seed=seed)
     assert len(serving(timeline)) == most
 
 
 @LONG
 def test_without_arbitration_half_started_services_hold_nodes_that_others_need(tmp_path: Path) -> None:
-    timeline, witness = played(tmp_path, crowd(20), nodes(20), arbitration=False, until="7m")
+    timeline, witness = played(tmp_path, chat_services(20), nodes(20), arbitration=False, until="7m")
     assert len(serving(timeline)) < 10
     assert any("S10" in words for words in witness.wrong)  # so the witness can see it
 
 
 @LONG
 def test_only_without_arbitration_services_scale_up_into_what_others_need_to_serve_at_all(tmp_path: Path) -> None:
-    events = arriving(tmp_path, crowd(12), 1, 1.5)
-    _, witness = unfolded(crowd(12), nodes(24), events=events, arbitration=False, until="7m")
+    events = arriving(tmp_path, chat_services(12), 1, 1.5)
+    _, witness = unfolded(chat_services(12), nodes(24), events=events, arbitration=False, until="7m")
     assert any("S9" in words for words in witness.wrong)  # so the witness can see that, too
-    unfolded(crowd(12), nodes(24), events=events, until="7m")  # finds nothing wrong
+    unfolded(chat_services(12), nodes(24), events=events, until="7m")  # finds nothing wrong
 
 
 @LONG
 @pytest.mark.parametrize(("count", "most"), [(40, 20), (20, 10)])
 def test_the_same_holds_beside_ascend_operator(tmp_path: Path, count: int, most: int) -> None:
-    timeline, _ = played(tmp_path, crowd(20, beside=True), nodes(count), ascend_operator=True)
+    timeline, _ = played(tmp_path, chat_services(20, beside=True), nodes(count), ascend_operator=True)
     assert len(serving(timeline)) == most
 
 
 def test_services_that_arrive_over_time_never_lose_what_they_have(tmp_path: Path) -> None:
     """A scale-up that is bound before a later minimum arrives stays, among equals: no more than three of four serve."""
-    timeline, _ = unfolded(crowd(4), nodes(9), events=arriving(tmp_path, crowd(4), 1, 30))
+    timeline, _ = unfolded(chat_services(4), nodes(9), events=arriving(tmp_path, chat_services(4), 1, 30))
     assert len(serving(timeline)) == 3
     assert all(not sample.pods_deleted for samples in timeline.samples.values() for sample in samples)
 
@@ -107,14 +107,14 @@ def test_services_that_arrive_over_time_never_lose_what_they_have(tmp_path: Path
 @LONG
 def test_a_rack_is_lost_and_back_and_everybody_serves_again(tmp_path: Path) -> None:
     story = [{"at": "4m", "node": away(range(10))}, {"at": "9m", "node": {"becomes": "ready"}}]
-    timeline, _ = played(tmp_path, crowd(10), nodes(20), events=story, until="18m")
+    timeline, _ = played(tmp_path, chat_services(10), nodes(20), events=story, until="18m")
     assert len(serving(timeline, 240)) == 10
     assert len(serving(timeline)) == 10
 
 
 def test_each_kind_of_node_serves_those_who_need_it_and_the_flexible_take_the_rest(tmp_path: Path) -> None:
     services = [
-        *crowd(2, kind=A),
+        *chat_services(2, kind=A),
         *(Service(f"big-{n}", kind=B) for n in range(2)),
         *(Service(f"any-{n}") for n in range(3)),
     ]
@@ -124,7 +124,7 @@ def test_each_kind_of_node_serves_those_who_need_it_and_the_flexible_take_the_re
 
 def test_a_large_minimum_does_not_keep_small_ones_from_the_nodes_that_it_cannot_use(tmp_path: Path) -> None:
     large = Service("large", ladder=((2, 1), (1, 1)), pods=4)
-    timeline, _ = played(tmp_path, [large, *crowd(3)], nodes(7))
+    timeline, _ = played(tmp_path, [large, *chat_services(3)], nodes(7))
     assert serving(timeline) == {"chat-00", "chat-01", "chat-02"}
     reasons = timeline.last(large.key).reasons
     assert {reasons["large-p0"], reasons["large-d0"]} <= {"MinimumDoesNotFit", "MinimumTooLarge"}
@@ -132,21 +132,21 @@ def test_a_large_minimum_does_not_keep_small_ones_from_the_nodes_that_it_cannot_
 
 def test_a_minimum_that_never_fits_stands_in_nobodys_way_and_says_so(tmp_path: Path) -> None:
     huge = Service("a-huge", pods=8)
-    timeline, _ = played(tmp_path, [huge, *crowd(3)], nodes(9), until="20m")
+    timeline, _ = played(tmp_path, [huge, *chat_services(3)], nodes(9), until="20m")
     assert serving(timeline) == {"chat-00", "chat-01", "chat-02"}
     assert timeline.last(huge.key).reasons["a-huge-p0"] == "MinimumTooLarge"
-    assert all(timeline.last(one.key).complete for one in crowd(3))
+    assert all(timeline.last(one.key).complete for one in chat_services(3))
 
 
 def test_a_service_whose_jobs_do_not_all_exist_blocks_nobody(tmp_path: Path) -> None:
     half = Service("a-half", jobs=(1, 0))
-    timeline, _ = played(tmp_path, [half, *crowd(2)], nodes(6))
+    timeline, _ = played(tmp_path, [half, *chat_services(2)], nodes(6))
     assert timeline.last(half.key).reasons == {"a-half-p0": "MinimumIncomplete"}
-    assert all(timeline.last(one.key).complete for one in crowd(2))
+    assert all(timeline.last(one.key).complete for one in chat_services(2))
 
 
 def test_who_waited_gets_the_nodes_of_a_service_that_is_removed(tmp_path: Path) -> None:
-    first, second = crowd(2)
+    first, second = chat_services(2)
     story = [{"at": "5m", "delete_file": str(tmp_path / "chat-00.json")}]
     timeline, _ = played(tmp_path, [first, second], nodes(3), events=story)
     assert serving(timeline, 290) == {"chat-00"}
@@ -157,7 +157,7 @@ def test_who_waited_gets_the_nodes_of_a_service_that_is_removed(tmp_path: Path) 
 def test_foreign_training_takes_nodes_and_gives_them_back(tmp_path: Path) -> None:
     train = written(tmp_path, "training", training(6))
     story = [{"at": "1s", "apply": str(train)}, {"at": "6m", "delete_file": str(train)}]
-    timeline, _ = unfolded(crowd(5), nodes(10), events=[*story, *arriving(tmp_path, crowd(5), 20, 0)])
+    timeline, _ = unfolded(chat_services(5), nodes(10), events=[*story, *arriving(tmp_path, chat_services(5), 20, 0)])
     assert len(serving(timeline, 350)) == 2
     assert len(serving(timeline)) == 5
 
@@ -165,15 +165,17 @@ def test_foreign_training_takes_nodes_and_gives_them_back(tmp_path: Path) -> Non
 def test_a_minimum_that_fits_and_is_never_bound_gives_way_and_is_reported(tmp_path: Path) -> None:
     """Its pods name a scheduler that does not exist; the oldest service, it would be first in line for ever."""
     stuck = Service("a-stuck", scheduler="nobody")
-    timeline, witness = played(tmp_path, [stuck, *crowd(3)], nodes(9), until="40m", rests=False, given_up={stuck.key})
-    assert all(timeline.last(one.key).complete for one in crowd(3))
+    timeline, witness = played(
+        tmp_path, [stuck, *chat_services(3)], nodes(9), until="40m", rests=False, given_up={stuck.key}
+    )
+    assert all(timeline.last(one.key).complete for one in chat_services(3))
     assert "MinimumNotScheduled" in {sample.reasons.get("a-stuck-p0") for sample in timeline.samples[stuck.key]}
     assert witness.admissions < 60
 
 
 @pytest.mark.parametrize("favourite", ["chat-00", "chat-04"])
 def test_priority_says_who_goes_first(tmp_path: Path, favourite: str) -> None:
-    services = [Service(one.name, priority=100 if one.name == favourite else 0) for one in crowd(5)]
+    services = [Service(one.name, priority=100 if one.name == favourite else 0) for one in chat_services(5)]
     train = written(tmp_path, "training", training(2))
     story = [{"at": "3m", "delete_file": str(train)}]
     events = [*arriving(tmp_path, services, 10, 0), *story]

@@ -70,7 +70,7 @@ async def add_node(api: KubeApi, spec: NodeSpec) -> None:
     await _patch_status(api, spec.name, body["status"])
 
 
-async def befall(api: KubeApi, spec: NodeSpec, fate: NodeFate) -> None:
+async def change_node(api: KubeApi, spec: NodeSpec, fate: NodeFate) -> None:
     """Let this happen to the node. A node that is gone comes back as a new object."""
     if fate is NodeFate.GONE:
         await api.delete(NODES, None, spec.name)

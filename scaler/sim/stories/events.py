@@ -18,7 +18,7 @@ from scaler.sim.actors.fault_reports import report_chips, report_node, report_sw
 from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.mindie import RULE_KEY
-from scaler.sim.actors.nodes import NodeFate, NodeSpec, befall
+from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node
 from scaler.sim.actors.placement import natural
 from scaler.sim.stories import scenario
 from scaler.sim.stories.manifests import KINDS, apply, delete, ensure_namespace, read_manifests
@@ -98,7 +98,7 @@ class Happenings:
         self._announce(f"{who}: {_FATES[event.becomes]}")
         for name in names:
             try:
-                await befall(self._api, self._specs[name], event.becomes)
+                await change_node(self._api, self._specs[name], event.becomes)
             except NotFoundError:
                 raise EventError(f"node {name} is gone already") from None
 

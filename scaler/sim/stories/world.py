@@ -49,7 +49,7 @@ _DEFAULT_QUEUE: Object = {
 class World:
     """One scenario on one cluster. `seed` decides every duration that a stand-in draws, and what it is free to choose.
 
-    `controller_api` is what the scenario's API faults befall; by default a view of `api` that the controller is given.
+    `controller_api` is what the scenario's API faults apply to; by default a view of the `api` of the controller.
     """
 
     def __init__(

@@ -1,0 +1,315 @@
+"""Short histories, each about one thing that random schedules meet too seldom: what it is and what must be seen.
+
+Each gives what it found wrong, in words; nothing where the controller is sound. tests.chaos.mutants names for each
+mistake the history that notices it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from scaler.clock import Clock
+from scaler.kube.api import LEASES, NODES, PODS, KubeApi, PatchType
+from scaler.sim.cluster import SimCluster
+from scaler.sim.loop import run
+from scaler.sim.stories.play import silence_logs
+from tests.chaos.servers import Behind, BlindFor, Both, LateWrites, Repeating, Swap
+from tests.chaos.witness import LEASE
+from tests.faults import Fault, Faults, Rule
+from tests.jobs import NAMESPACE, job, manifest, rule_config_map, rule_document
+from tests.rig import NODE, START, Rig, controller, rig
+
+SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
+History = Callable[[], Coroutine[Any, Any, list[str]]]
+BLIND = 3.0
+"""Seconds for which a watch is away."""
+
+
+async def _whole(on: Rig) -> None:
+    """Two of prefill and one of decode run."""
+    await on.start("p0", "d0")
+    await on.start("p1")
+
+
+def _unless(good: bool, words: str) -> list[str]:
+    return [] if good else [words]
+
+
+def _faults(*rules: Rule) -> Faults:
+    return Faults(Clock(START), *rules)
+
+
+def _rule(fault: Fault, verb: str, kind: str, **more: Any) -> Rule:
+    return Rule(fault=fault, verbs=frozenset({verb}), kinds=frozenset({kind}), **more)
+
+
+async def start() -> list[str]:
+    """Three jobs arrive, and nobody binds a pod: the smallest ratio is all that there is."""
+    async with rig(*SERVICE) as on:
+        await on.settle(5)
+        return _unless(on.with_pods() == {"p0", "d0"}, f"at the start {on.with_pods()} have pods")
+
+
+async def one_ratio_up() -> list[str]:
+    """The smallest ratio of three runs: the next one is aimed at, and not yet the largest."""
+    ladder = [{"group0": number, "group1": 1} for number in (3, 2, 1)]
+    async with rig(*SERVICE, job("p2"), rule_config_map(rule_document(*ladder))) as on:
+        await on.start("p0", "d0")
+        await on.settle(5)
+        return _unless(on.with_pods() == {"p0", "p1", "d0"}, f"one step up {on.with_pods()} have pods")
+
+
+async def pods_killed() -> list[str]:
+    """All pods of one instance are gone at once, as after a fault."""
+    async with rig(*SERVICE) as on:
+        await _whole(on)
+        await on.kill("p0")
+        await on.settle(5)
+        return _unless("p0" in on.with_pods(), "nobody noticed that p0 has no pods")
+
+
+async def pods_killed_unseen(*, compacted: bool = False) -> list[str]:
+    """The same while no watch is to be had, and the history may be gone when they are back."""
+    away = _rule(Fault.REFUSED, "watch", "Pod", status=503, start=START + 10, end=START + 10 + BLIND)
+    cut = _rule(Fault.CUT, "watch", "Pod", start=START + 10, end=START + 10 + BLIND)
+    async with rig(*SERVICE, interceptor=_faults(away, cut)) as on:
+        await _whole(on)
+        await asyncio.sleep(START + 10.5 - on.clock.now())
+        on.cluster.cut_all_watches(PODS)
+        await asyncio.sleep(0.1)
+        await on.kill("p0")
+        if compacted:
+            await asyncio.sleep(0.1)
+            await on.edit("d0", "/metadata/labels/app", "mindie-ms-server-2")
+            on.cluster.compact()
+        await on.settle(60)
+        return _unless("p0" in on.with_pods(), "nobody noticed that p0 has no pods")
+
+
+async def node_lost() -> list[str]:
+    """The node of everything is not ready any more, and each service decides alone."""
+    async with rig(*SERVICE, arbitration=False) as on:
+        await _whole(on)
+        await on.settle(10)
+        condition = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        await on.cluster.patch(NODES, None, NODE, condition, patch_type=PatchType.MERGE, subresource="status")
+        await on.settle(1)
+        return _unless(on.reason("p0") == "Broken", f"on a lost node p0 is {on.reason('p0')}")
+
+
+async def too_much_waits() -> list[str]:
+    """The scale-up waits for a node when the only decode instance is lost."""
+    async with rig(*SERVICE) as on:
+        await on.start("p0", "d0")
+        await on.kill("d0")
+        await on.settle(5)
+        return _unless(on.with_pods() == {"p0", "d0"}, f"beside the missing d0 {on.with_pods()} have pods")
+
+
+async def broken_for_good() -> list[str]:
+    """A pod failed and stays, and after the grace period nothing else happens at all."""
+    async with rig(*SERVICE, job("p2")) as on:
+        await _whole(on)
+        (pod,) = on.pods_of("p1")
+        await on.status(pod, phase="Failed")
+        await on.settle(75)
+        return _unless("p2" in on.with_pods(), "the spare did not take over from p1")
+
+
+async def watch_behind() -> list[str]:
+    """The watch of pods is ten seconds behind, and meanwhile there is something to decide again and again."""
+    async with rig(*SERVICE, interceptor=_faults(_rule(Fault.LAG, "watch", "Pod", seconds=10.0))) as on:
+        for number in range(5):
+            await on.edit("p0", "/metadata/labels/app", f"mindie-ms-server-{number}")
+            await on.settle(1)
+        twice = [write for write, times in Counter(on.writes()).items() if " pods " in write and times > 1]
+        return _unless(not twice, f"sent twice: {twice}")
+
+
+async def _list_from_before(on: Rig, behind: Behind) -> list[str]:
+    await _whole(on)
+    await on.settle(20)
+    before = len(on.writes())
+    behind.asleep = True
+    await on.edit("p0", "/metadata/annotations", {"touched": "true"})
+    on.cluster.compact()
+    on.cluster.cut_all_watches(PODS)
+    await on.settle(5)  # longer, and it would be a restore
+    behind.asleep = False
+    await on.settle(30)
+    wrong = [write for write in on.writes()[before:] if " pods " in write or " podgroups " in write]
+    return _unless(not wrong, f"written for the sake of an old list: {wrong}")
+
+
+async def stale_list() -> list[str]:
+    """The history of pods is gone, and the list that replaces it is from before they were made."""
+    holder: list[Behind] = []
+
+    def through(api: KubeApi) -> KubeApi:
+        holder.append(Behind(api))
+        return holder[-1]
+
+    async with rig(*SERVICE, through=through) as on:
+        return await _list_from_before(on, holder[0])
+
+
+async def events_repeated() -> list[str]:
+    """A watch that was cut begins with what it told long ago: a pod that is not bound yet. Labels of minimums would
+    make newer events of the same pods, which mend it."""
+    async with rig(*SERVICE, through=Repeating, disruption_budgets=False) as on:
+        await _whole(on)
+        on.cluster.cut_all_watches(PODS)
+        await on.settle(5)
+        found = {name: on.reason(name) for name in ("p0", "p1", "d0")}
+        return _unless(set(found.values()) == {"Running"}, f"after an old event: {found}")
+
+
+async def pods_never_shown() -> list[str]:
+    """The watch of pods stands still at a pod of p1 for two minutes; meanwhile p1 is surplus."""
+    async with rig(*SERVICE, interceptor=BlindFor("p1-master-0")) as on:
+        await on.start("p0", "d0")
+        await on.start("p1")
+        on.apply(rule_config_map(rule_document({"group0": 1, "group1": 1})))
+        await on.settle(60)
+        return _unless(on.with_pod_group() == {"p0", "p1", "d0"}, f"PodGroups of {on.with_pod_group()} are left")
+
+
+async def refused_in_part() -> list[str]:
+    """A quota has room for the first pod of an instance only: nothing of it is left at once, nor tried for a while."""
+    quota = _rule(Fault.REFUSED, "create", "Pod", status=403, name="p0-worker-0")
+    rule = rule_config_map(rule_document({"group0": 1, "group1": 1}, pods={"group0": 2, "group1": 1}))
+    async with rig(interceptor=_faults(quota)) as on:
+        on.apply(rule, job("p0", pods=2), job("d0"))
+        seen = []
+        for _ in range(20):
+            await asyncio.sleep(0.02)
+            seen.append(on.reason("p0"))
+        left = [write for write in on.writes() if write.startswith("delete services p0")]
+        return _unless(bool(left), f"a refused instance was not undone: {on.writes()}, {Counter(seen)}")
+
+
+async def failed_once() -> list[str]:
+    """Every creation of a pod fails for three seconds, and then nothing else happens at all."""
+    async with rig(
+        *SERVICE, interceptor=_faults(_rule(Fault.REFUSED, "create", "Pod", status=500, end=START + 3))
+    ) as on:
+        await on.settle(60)
+        return _unless(on.with_pods() == {"p0", "d0"}, f"after failures {on.with_pods()} have pods")
+
+
+async def report_failed() -> list[str]:
+    """Every write of a status fails for twenty seconds, and then nothing else happens at all."""
+    async with rig(
+        *SERVICE, interceptor=_faults(_rule(Fault.REFUSED, "patch", "AscendJob", status=500, end=START + 20))
+    ) as on:
+        await on.settle(120)
+        told = {name for name in ("p0", "p1", "d0") if _has_conditions(on, name)}
+        return _unless(told == {"p0", "p1", "d0"}, f"only {told} have a status")
+
+
+def _has_conditions(on: Rig, name: str) -> bool:
+    try:
+        return bool(on.words(name))
+    except KeyError:
+        return False
+
+
+async def request_lost() -> list[str]:
+    """The creation of a pod gets lost, and nobody knows whether it is there."""
+    async with rig(*SERVICE, interceptor=_faults(_rule(Fault.LOST_REQUEST, "create", "Pod", end=START + 3))) as on:
+        await on.settle(10)
+        reasons = {str(verdict.reason) for _, plan in on.decisions for verdict in plan.verdicts}
+        return _unless("CreateRefused" not in reasons, "a lost request was taken for a refusal")
+
+
+async def busy() -> list[str]:
+    """A job comes while the creation of pods takes three seconds, and then nothing else happens at all."""
+    slow = _rule(Fault.DELAY, "create", "Pod", seconds=3.0)
+    async with rig(rule_config_map(), job("p0"), job("d0"), interceptor=_faults(slow)) as on:
+        await asyncio.sleep(1)
+        on.apply(job("p1"))
+        await on.settle(60)
+        return _unless(bool(on.reason("p1")), "a job that came meanwhile was forgotten")
+
+
+async def name_changes_hands() -> list[str]:
+    """What is taken back belongs to somebody else by the time the request arrives."""
+    quota = _rule(Fault.REFUSED, "create", "Pod", status=403)
+    swap = Swap(SimCluster(Clock(START)))
+    async with rig(interceptor=Both(swap, _faults(quota)), cluster=swap.cluster) as on:
+        on.apply(rule_config_map(rule_document({"group0": 1})), job("p0"))
+        await on.settle(1)
+        return _unless(swap.swapped and "p0-master-0" in on.services(), "somebody else's Service was deleted")
+
+
+async def stopped_process() -> list[str]:
+    """The process stands still (SIGSTOP) while it writes, and goes on when its time to lead is over."""
+    late = LateWrites()
+    faults = Both(late, _faults(_rule(Fault.REFUSED, "create", "Pod", status=429, retry_after=1.0)))
+    at_once = SimCluster(Clock(START), latency=0.0)  # a request is out before anything can stop it
+    with suppress(AssertionError):  # it ends, as it has to
+        async with rig(*SERVICE, interceptor=faults, cluster=at_once, leader_election=True) as on:
+            loop: Any = asyncio.get_running_loop()
+            for _ in range(20):
+                await asyncio.sleep(0.7)
+                loop._now += 9.0
+            await on.settle(5)
+    return _unless(not late.late, f"written after its time: {late.late[:3]}")
+
+
+async def lease_held() -> list[str]:
+    """Somebody else holds the Lease, and renewed it a moment ago."""
+    clock = Clock(START)
+    cluster = SimCluster(clock)
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": 8, "renewTime": clock.micro_timestamp()}
+    cluster.apply([manifest(LEASES, LEASE, "default", spec=spec)])
+    async with rig(*SERVICE, cluster=cluster, leader_election=True) as on:
+        await on.settle(5)
+        return _unless(not on.writes(), f"written beside another leader: {on.writes()[:3]}")
+
+
+async def listed_late() -> list[str]:
+    """A new life hears of the pods twenty seconds after everything else."""
+    async with rig(*SERVICE) as on:
+        await _whole(on)
+        await on.settle(20)
+        before = len(on.writes("late"))
+        slow = _faults(_rule(Fault.DELAY, "list", "Pod", seconds=20.0))
+        async with controller(on, on.clock, name="late", interceptor=slow):
+            await on.settle(40)
+        wrong = [write for write in on.writes("late")[before:] if " pods " in write or " podgroups " in write]
+        return _unless(not wrong, f"written before the pods were known: {wrong}")
+
+
+async def one_pod_gone() -> list[str]:
+    """Somebody deletes one of two pods of an instance that has its place."""
+    rule = rule_config_map(rule_document({"group0": 1, "group1": 1}, pods={"group0": 2, "group1": 1}))
+    async with rig(rule, job("p0", pods=2), job("d0")) as on:
+        await on.start("p0", "d0")
+        await on.cluster.delete(PODS, NAMESPACE, "p0-worker-0", grace_period_seconds=0)
+        await on.settle(120)
+        return _unless(len(on.pods_of("p0")) == 2, "half an instance is left")
+
+
+HISTORIES: dict[str, History] = {
+    made.__name__.replace("_", " "): made
+    for made in (
+        start, one_ratio_up, pods_killed, pods_killed_unseen, node_lost, too_much_waits, broken_for_good, watch_behind,
+        stale_list, events_repeated, pods_never_shown, refused_in_part, failed_once, report_failed, request_lost, busy,
+        name_changes_hands, stopped_process, lease_held, listed_late, one_pod_gone,
+    )
+} | {"pods killed unseen, history gone": partial(pods_killed_unseen, compacted=True)}  # fmt: skip
+
+
+def tell(name: str) -> list[str]:
+    """What this history finds wrong. Whatever ends it early is a finding, too."""
+    silence_logs()
+    try:
+        return run(HISTORIES[name](), limit=3600.0)
+    except Exception as error:  # a mistake may break anything
+        return [repr(error)]

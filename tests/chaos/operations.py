@@ -1,0 +1,335 @@
+"""What users, machines and other operators do to the world, by the names that schedules use.
+
+A subject is a node, a replica of the scaler, a service, or a job of one. A deed whose object is not there is no deed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, LEASES, PODS, Object, PatchType
+from scaler.kube.errors import KubeError, NotFoundError
+from scaler.sim.actors import objects
+from scaler.sim.actors.kubelet import exit_pod
+from scaler.sim.actors.nodes import NodeFate, change_node
+from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
+from scaler.sim.apiserver.deletion import DeleteOptions
+from scaler.sim.cluster import SimCluster
+from tests.chaos import hostile, outside, things
+from tests.chaos.healthy_tenant import HEALTHY, Onlooker
+from tests.chaos.outside import Instance
+from tests.chaos.replicas import Replica
+from tests.chaos.schedule import SCALED, Event
+from tests.chaos.things import Service, World
+from tests.chaos.witness import LEASE, OWN_SUFFIXES
+from tests.deployed_operator import DEPLOYMENT, deployment
+from tests.simulation import applying, kinds
+from tests.simulation.kinds import Ratio
+
+BROKEN = ("{", "", "[]", '{"elastic_scaling_list": [{}]}')
+FATES = {
+    "node not ready": NodeFate.NOT_READY,
+    "node gone": NodeFate.GONE,
+    "node cordoned": NodeFate.CORDONED,
+    "node back": NodeFate.READY,
+}
+RESTORED = 120.0
+"""Seconds in which everything has found its way back after a restore of etcd."""
+UNDER = "node under it lost"
+_AT_ONCE = DeleteOptions(grace_period_seconds=0)
+DECODE = (things.GROUPS[1], kinds.GROUPS[1])
+
+
+class Deeds:
+    """`ladders` has the ladder that the user wrote last, per service; `told` the instances and the image that the user
+    of a service whose pods others make wrote last."""
+
+    def __init__(self, cluster: SimCluster, clock: Clock, world: World, replicas: list[Replica]) -> None:
+        self.ladders: dict[str, tuple[Ratio, ...]] = {service.name: service.ladder for service in world.services}
+        self._first_ladders = dict(self.ladders)
+        self.told: dict[str, tuple[Ratio, str]] = {
+            service.name: (service.jobs, kinds.Spot().image) for service in world.services
+        }
+        self._applied: dict[str, Sequence[Object]] = {}
+        self._cluster = cluster
+        self._clock = clock
+        self._world = world
+        self._replicas = replicas
+        self._taken: list[tuple[str, str]] = []
+        self._furnished = clock.now() + 1.0
+        self.onlooker: Onlooker | None = None
+        """Of the healthy service, where there is one."""
+
+    async def do(self, event: Event) -> bool:
+        """Whether there was anything to do it to."""
+        try:
+            await self._do(event)
+        except KubeError:
+            return False
+        return True
+
+    async def _do(self, event: Event) -> None:
+        if event.what in FATES:
+            await self.fate(event.subject, FATES[event.what])
+        elif event.what in ("crash", "stop", "freeze", "roll"):
+            getattr(self._replicas[int(event.subject)], event.what)(event.amount)
+        elif event.what.startswith("hostile "):
+            await self._hostile(event)
+        elif event.what == "healthy hurt":
+            await self._hurt(event)
+        elif event.what == "clock stepped":
+            self._replicas[int(event.subject)].ahead += event.amount
+        elif event.subject:
+            await self._to_service(event, self._world.service_of(event.subject))
+        else:
+            await self._to_cluster(event)
+
+    async def _to_service(self, event: Event, service: Service) -> None:
+        if event.what.startswith(("job ", "group label", "rule label", "name taken")):
+            await self._to_job(event, service)
+        elif event.what.startswith(("pod ", "instance ")):
+            await self._end(event, service.namespace, _victims(event, self._instances(service, event.subject)))
+        elif event.what == UNDER:
+            found = self._instances(service, event.subject)
+            await self._lose_node([pod for one in found if one.group in DECODE for pod in one.pods])
+        elif event.what == SCALED or event.what.startswith("rule "):
+            await self._to_rule(event, service)
+        else:
+            await self._to_makers(event, service)
+
+    async def fate(self, node: str, fate: NodeFate) -> None:
+        spec = next(spec for spec in self._world.nodes if spec.name == node)
+        await change_node(self._cluster, spec, fate)
+
+    async def _to_cluster(self, event: Event) -> None:
+        what = event.what
+        if what == "compaction":
+            self._cluster.compact()
+        elif what == "watches cut":
+            self._cut_watches()
+        elif what == "etcd restored":
+            self._restore(event.amount)
+        elif what == "lease deleted":
+            await self._cluster.delete(LEASES, "default", LEASE)
+        elif what == "lease emptied":
+            emptied = {"spec": {"holderIdentity": ""}}
+            await self._cluster.patch(LEASES, "default", LEASE, emptied, patch_type=PatchType.MERGE)
+        elif what == "operator comes":
+            self._cluster.apply([deployment()])
+        else:
+            await self._cluster.delete(DEPLOYMENTS, OPERATOR_NAMESPACE, DEPLOYMENT)
+
+    def _cut_watches(self) -> None:
+        self._cluster.cut_all_watches()
+        for replica in self._replicas:
+            if replica.life is not None:
+                replica.life.cut_watches()
+
+    def _restore(self, seconds: float) -> None:
+        """What was bound in these seconds is not there any more, or not bound."""
+        then = max(self._clock.now() - seconds, self._furnished)
+        self._cluster.restore(self._cluster.server.store.back_up(then))
+        self._cut_watches()
+        if self.onlooker is not None:
+            self.onlooker.expect(RESTORED, hurt=RESTORED)
+
+    async def _hostile(self, event: Event) -> None:
+        """What is refused has been tried."""
+        die = random.Random(f"{event.what}-{event.at}")
+        if event.what in hostile.WRITES:
+            for obj in hostile.WRITES[event.what](die, int(event.amount)):
+                with contextlib.suppress(KubeError):
+                    self._cluster.apply([obj])
+            return
+        found = [(kind, obj) for kind in (ASCEND_JOBS, CONFIG_MAPS, PODS)
+                 for obj in self._cluster.peek(kind, hostile.NAMESPACE)]  # fmt: skip
+        if not found:
+            raise NotFoundError(404, "NotFound", "it has written nothing")
+        for number in range(int(event.amount)):
+            kind, obj = die.choice(found)
+            made = {"annotations": {"touched": str(number)}} if event.what == "hostile flood" else _relabelled(die)
+            with contextlib.suppress(KubeError):
+                await self._cluster.patch(
+                    kind, hostile.NAMESPACE, objects.name(obj), {"metadata": made}, patch_type=PatchType.MERGE
+                )
+
+    async def _hurt(self, event: Event) -> None:
+        """One instance of the healthy service is killed, and must be back in `amount` seconds."""
+        pods = self._cluster.peek(PODS, HEALTHY.namespace)
+        assert self.onlooker is not None
+        self.onlooker.expect(event.amount)
+        await self._end(event, HEALTHY.namespace, pods[:1])
+
+    async def _end(self, event: Event, namespace: str, pods: Sequence[Object]) -> None:
+        """They fail, are evicted, or are gone at once. NotFoundError when there are none."""
+        if not pods:
+            raise NotFoundError(404, "NotFound", "no pods")
+        for pod in pods:
+            if event.what == "pod failed":
+                await exit_pod(self._cluster, pod, now=self._clock.now(), code=1)
+            else:
+                grace = None if event.what == "pod evicted" else 0
+                await self._cluster.delete(PODS, namespace, objects.name(pod), grace_period_seconds=grace)
+
+    def _instances(self, service: Service, subject: str) -> list[Instance]:
+        """The one of the job that is the subject, or all of the service; pods that outlive their job count."""
+        if service.kind is not None:
+            return [one for one in outside.instances(self._cluster) if one.service == service.key]
+        pods = [
+            pod
+            for pod in self._cluster.peek(PODS, service.namespace)
+            if any(owner["name"] == subject for owner in pod["metadata"].get("ownerReferences", ()))
+        ]
+        return [Instance(service.key, things.group_of(subject), subject, len(pods), pods=pods)]
+
+    async def _lose_node(self, pods: list[Object]) -> None:
+        """The node of the first of these pods that runs is no longer ready."""
+        nodes = [objects.node_of(pod) for pod in pods if objects.phase(pod) == "Running"]
+        if not nodes:
+            raise NotFoundError(404, "NotFound", "no pod runs")
+        await self.fate(nodes[0], NodeFate.NOT_READY)
+
+    async def _to_job(self, event: Event, service: Service) -> None:
+        job = things.server_job(service, event.subject)
+        if event.what == "name taken":
+            name = f"{event.subject}-master-0"
+            await self._cluster.create(PODS, service.namespace, things.foreign_pod(service.namespace, name))
+            self._taken.append((service.namespace, name))
+            return
+        if event.what == "job applied":
+            with contextlib.suppress(NotFoundError):
+                await self._cluster.get(ASCEND_JOBS, service.namespace, event.subject)
+                return
+            await self._cluster.create(ASCEND_JOBS, service.namespace, job)
+            return
+        if event.what == "group label changed":
+            await self._relabel(service, event.subject, {"mind-cluster/group-name": "group1"})
+            return
+        if event.what == "rule label removed":
+            await self._relabel(service, event.subject, {"mind-cluster/scaling-rule": None})
+            return
+        await self._cluster.delete(ASCEND_JOBS, service.namespace, event.subject)
+        if event.what == "job applied anew":
+            await self._cluster.create(ASCEND_JOBS, service.namespace, job)
+
+    async def _to_makers(self, event: Event, service: Service) -> None:
+        (prefill, decode), image = self.told[service.name]
+        number = int(event.amount)
+        if event.what == "scaled":
+            self.told[service.name] = ((max(1, service.jobs[0] + number % 3 - 1), decode), image)
+        elif event.what == "updated":
+            self.told[service.name] = ((prefill, decode), f"server:{number}")
+        elif event.what == "applied anew" and service.kind is kinds.ASCEND_JOBS:
+            # Ascend Operator takes the pods of the job before for the new one's, and never looks again when they go.
+            raise NotFoundError(404, "NotFound", "not with this operator")
+        elif event.what == "applied anew":
+            await applying.apply(self._cluster, (), prune=self._applied[service.name])
+        await self.apply(service)
+
+    async def apply(self, service: Service) -> None:
+        """`kubectl apply --prune` of what the user of a service whose pods others make wrote last."""
+        made, before = things.made_by_others(service, *self.told[service.name]), self._applied.get(service.name, ())
+        self._applied[service.name] = await applying.apply(self._cluster, made, prune=before)
+
+    async def _scale(self, service: Service, number: int) -> None:
+        """NotFoundError while there is no object about it yet."""
+        found = outside.elastic_service(self._cluster, service.namespace, service.name)
+        if found is None:
+            raise NotFoundError(404, "NotFound", "no ElasticService")
+        patch, place = {"spec": {"replicas": number}}, (service.namespace, objects.name(found))
+        await self._cluster.patch(ELASTIC_SERVICES, *place, patch, patch_type=PatchType.MERGE)
+
+    async def _relabel(self, service: Service, job: str, labels: dict[str, str | None]) -> None:
+        patch = {"metadata": {"labels": labels}}
+        await self._cluster.patch(ASCEND_JOBS, service.namespace, job, patch, patch_type=PatchType.MERGE)
+
+    async def _to_rule(self, event: Event, service: Service) -> None:
+        number = int(event.amount)
+        if event.what == SCALED:
+            await self._scale(service, number)
+        elif event.what == "rule deleted":
+            await self._cluster.delete(CONFIG_MAPS, service.namespace, service.name)
+        elif event.what == "rule broken":
+            self.write_rule(service, BROKEN[number % len(BROKEN)])
+        elif event.what == "rule paused":
+            self.write_rule(service, paused="true")
+        else:
+            if event.what == "rule edited":
+                self.ladders[service.name] = edited(self._first_ladders[service.name], number)
+            self.write_rule(service)
+
+    def write_rule(self, service: Service, text: str | None = None, **annotations: str) -> None:
+        """The user's last ladder, or this text instead."""
+        self._cluster.apply([things.rule(service, self.ladders[service.name], text, **annotations)])
+
+    async def heal(self, lost_nodes: tuple[str, ...]) -> None:
+        """Everything that users and machines broke is mended: nodes but the lost ones, labels, rules, names. What
+        others make is applied once more."""
+        self.free_names()
+        for node in self._world.nodes:
+            with contextlib.suppress(NotFoundError):
+                await self.fate(node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY)
+        if not self._world.gated:
+            with contextlib.suppress(NotFoundError):
+                await self._to_cluster(Event(0.0, "operator goes"))
+        self._throw_out()
+        for replica in self._replicas:
+            replica.ahead = 0.0
+        for service in self._world.services:
+            # A rule that is created again inherits its annotations, so it has to be said that it goes on.
+            self.write_rule(service, paused="false")
+            if service.kind is not None:
+                await self.apply(service)
+                continue
+            for job in self._cluster.peek(ASCEND_JOBS, service.namespace):
+                name = objects.name(job)
+                if name in service.job_names():
+                    labels = things.server_job(service, name)["metadata"]["labels"]
+                    await self._relabel(service, name, dict(labels))
+
+    def _throw_out(self) -> None:
+        """The hostile tenant has to go, and all that it wrote."""
+        for kind in (ASCEND_JOBS, PODS, CONFIG_MAPS, ELASTIC_SERVICES):
+            for obj in self._cluster.peek(kind, hostile.NAMESPACE):
+                ours = objects.name(obj).endswith(OWN_SUFFIXES)
+                if not ours and (kind == ASCEND_JOBS or not objects.owner_uid(obj)):
+                    self._cluster.server.delete(kind, hostile.NAMESPACE, objects.name(obj), _AT_ONCE)
+
+    def free_names(self) -> None:
+        for namespace, name in self._taken:
+            pods = {objects.name(pod): pod for pod in self._cluster.peek(PODS, namespace)}
+            if name in pods and not objects.owner_uid(pods[name]):
+                self._cluster.server.delete(PODS, namespace, name, _AT_ONCE)
+
+
+def _victims(event: Event, found: list[Instance]) -> list[Object]:
+    """Instances and pods are chosen by the event's number; only a pod on a node can fail."""
+    pods = [pod for one in found for pod in one.pods if event.what != "pod failed" or objects.node_of(pod)]
+    if not pods:
+        return []
+    if event.what == "instance killed":
+        with_pods = [one for one in found if one.pods]
+        return with_pods[int(event.amount) % len(with_pods)].pods
+    return [pods[int(event.amount) % len(pods)]]
+
+
+def _relabelled(die: random.Random) -> dict[str, Any]:
+    return {"labels": hostile.some_labels(die), "annotations": hostile.some_annotations(die)}
+
+
+def edited(ladder: tuple[Ratio, ...], number: int) -> tuple[Ratio, ...]:
+    """Another valid ladder: more or fewer prefill instances at the top, or another minimum."""
+    (prefill, decode), rest = ladder[0], ladder[1:]
+    match number % 4:
+        case 0:
+            return ((prefill + 1, decode), *ladder)
+        case 1:
+            return rest or ((1, 1),)
+        case 2:
+            return (*ladder, (1, 1)) if ladder[-1] != (1, 1) else ladder
+        case _:
+            return ((prefill, decode + 1), *rest)

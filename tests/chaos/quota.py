@@ -1,0 +1,53 @@
+"""Somebody else who holds pods by a gate of their own, as quota systems do, and lets them go after a moment."""
+
+from __future__ import annotations
+
+from scaler.clock import Clock, seconds_of
+from scaler.kube.api import PODS, KubeApi, Object, PatchType
+from scaler.kube.errors import KubeError
+from scaler.sim.actors import objects
+from scaler.sim.actors.mirror import Mirror, key_of
+from scaler.sim.apiserver.admission import Review
+from tests.chaos.releases import gates_of
+
+QUOTA = "acme.io/quota"
+"""Their gate, and the label of the namespaces whose pods get it."""
+PAUSE = 4.0
+"""Seconds for which they hold a pod."""
+
+
+def hold_for_quota(review: Review) -> Object:
+    """The hook that puts their gate on."""
+    if review.operation == "CREATE" and review.resource == PODS and QUOTA in review.namespace_labels:
+        review.object["spec"].setdefault("schedulingGates", []).append({"name": QUOTA})
+    return review.object
+
+
+class Quota:
+    """Takes their gate off."""
+
+    def __init__(self, api: KubeApi, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._mirror = Mirror(api, PODS)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._mirror.drive(self._round, "quota")
+
+    async def _round(self) -> float | None:
+        waiting = [pod for pod in self._mirror.all(PODS) if QUOTA in gates_of(pod)]
+        for pod in waiting:
+            if self._clock.now() - seconds_of(pod["metadata"]["creationTimestamp"]) >= PAUSE:
+                await self._let_go(pod)
+        return 1.0 if waiting else None
+
+    async def _let_go(self, pod: Object) -> None:
+        patch = {
+            "metadata": {"uid": objects.uid(pod)},
+            "spec": {"schedulingGates": [{"$patch": "delete", "name": QUOTA}]},
+        }
+        try:
+            await self._api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.STRATEGIC)
+        except KubeError:
+            return  # gone, or tried again in a second

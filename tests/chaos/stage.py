@@ -1,0 +1,339 @@
+"""Plays one schedule to its end: the storm, the mending, the rest, and a fresh life that should find nothing to do."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import structlog
+
+from scaler.clock import Clock
+from scaler.decide.world import Decision, World
+from scaler.kube.api import NAMESPACES, PODS, Object
+from scaler.kube.writer import JITTER
+from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
+from scaler.settings import Mode
+from scaler.sim import loop
+from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.controller import Actor
+from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.kubelet import Kubelet
+from scaler.sim.actors.mindie import MindIEController
+from scaler.sim.actors.nodes import NodeLifecycle, node_object
+from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.play import ADMISSION, START, real_controller
+from tests.chaos import things
+from tests.chaos.client import LATENCY, Life
+from tests.chaos.healthy_tenant import HEALTHY, Onlooker
+from tests.chaos.judge import Judge
+from tests.chaos.one_fault import OneFault
+from tests.chaos.operations import Deeds
+from tests.chaos.quota import QUOTA, Quota, hold_for_quota
+from tests.chaos.replicas import EARLIER, Replica
+from tests.chaos.schedule import Schedule
+from tests.chaos.skew import EarlierLife
+from tests.chaos.things import Service
+from tests.chaos.witness import Witness
+from tests.deployed_operator import deployment
+from tests.faults import Faults
+from tests.jobs import QUEUE, manifest
+from tests.repeat import played
+from tests.simulation import kinds
+from tests.simulation.cast import TIMINGS, machines, makers
+
+REST = 600.0
+"""Seconds without a write after which the world counts as being at rest."""
+PATIENCE = 3600.0
+"""Seconds after the storm within which that must happen."""
+FRESH = 20.0
+"""Seconds in which a fresh life has looked at everything."""
+SERVED_BY = 60.0
+"""Seconds from the start, or from the end of a random storm, in which the healthy service has started (`served_by`)."""
+LONGEST_TURN = 0.8
+"""Seconds of CPU. What is promised is an eighth of it; a busy machine is slower, and the stand-ins take their share."""
+STORM_WRITES = (100, 45)
+"""Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance. Where all
+pods are refused, each instance is tried six times in a minute, with about seven writes. What users order comes on top
+(tests.chaos.witness.ORDERED)."""
+
+
+class Played(msgspec.Struct):
+    """What a record keeps of one schedule. `failures` name broken promises, `gaps` what is known not to be promised."""
+
+    seed: int
+    failures: list[str]
+    gaps: list[str]
+    counts: dict[str, int]
+    busiest: int
+    rest_after: float
+    """Seconds from the end of the storm to the last write."""
+    longest: float
+    """Seconds of CPU that one turn of the loop took at most."""
+
+
+class Result(Played):
+    """What became of one schedule."""
+
+    digest: str
+    trace: list[str]
+    said: dict[str, dict[str, str]]
+    """Service -> instance -> reason, as the status says at rest."""
+
+
+def play(
+    made: Schedule, *, keep_trace: bool = False, one_fault: OneFault | None = None, family: str = ""
+) -> Result:  # fmt: skip
+    """Everything in virtual time; the same schedule gives the same result, trace and digest.
+
+    `one_fault` replaces the faults of the schedule; its `crash` ends the life of the first replica. `family` of
+    tests.chaos.aimed that the schedule is of, if any, so that a failed test can name what repeats it.
+    """
+    chosen = ["--aimed", family] if family else ["--gated"] if made.world.gated else []
+    played(shlex.join(["tests.chaos", *chosen, "--seed", str(made.seed), "-v"]))
+    return loop.run(Stage(made, keep_trace=keep_trace, one_fault=one_fault).play(), seed=made.seed)
+
+
+class Stage:
+    """One schedule under way.
+
+    Where others make the pods there are their makers, admission and an Ascend Operator too, and the scaler runs in mode
+    auto.
+    """
+
+    def __init__(self, made: Schedule, *, keep_trace: bool, one_fault: OneFault | None) -> None:
+        self._made = made
+        self._gated = made.world.gated
+        self._mode = Mode.AUTO if self._gated else Mode.CREATE
+        self._one_fault = one_fault
+        self._keep_trace = keep_trace
+
+    async def play(self) -> Result:
+        self._raise()
+        turns = Turns(self.witness.fail)
+        with _errors_to(self.witness.fail):
+            actors = [asyncio.create_task(actor.run()) for actor in self._actors()]
+            await self._storm()
+            await self._mend()
+            rest_after = await self._rest()
+            self._ask_after_patience()
+            gaps = self.judge.at_rest()
+            self.judge.read_status()
+            for replica in self.replicas:
+                await replica.close()
+            gaps += await self._fresh_life()
+            await _end(actors, self.witness)
+        return Result(
+            self._made.seed, self.witness.failures, gaps, self._counts(), self.witness.busiest, rest_after,
+            turns.longest, self.witness.digest, self.witness.trace or [], self.judge.said,
+        )  # fmt: skip
+
+    def _raise(self) -> None:
+        """Set the stage; needs the running loop."""
+        made = self._made
+        self.clock = Clock(START)
+        sizes = {service.name: self._size(service) for service in made.world.services}
+        bound = STORM_WRITES[0] + STORM_WRITES[1] * sum(sizes.values())
+        self.witness = Witness(self.clock, storm_bound=bound, sizes=sizes, keep_trace=self._keep_trace)
+        hooks = (hold_for_quota, *ADMISSION) if self._gated else ()
+        self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY, admission=hooks)
+        self.cluster.observe(self.witness.see)
+        self.witness.pods = lambda namespace: self.cluster.peek(PODS, namespace)
+        self.faults: list[Faults] = []
+        self.replicas = [
+            Replica(slot, self._born, self.clock, self.witness, made, self._mode) for slot in range(made.replicas)
+        ]
+        if self._one_fault is not None:
+            self._one_fault.crash = self.replicas[0].crash
+        self._furnish()
+
+    def _size(self, service: Service) -> int:
+        """How many instances there are at the beginning; of gated pods, each is released by itself."""
+        return sum(service.jobs) if service.kind is None else service.nodes_for(service.jobs)
+
+    def _furnish(self) -> None:
+        made = self._made
+        self.deeds = Deeds(self.cluster, self.clock, made.world, self.replicas)
+        self.judge = Judge(self.cluster, made.world, self.witness, self.deeds)
+        self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), things.training_job()])
+        if HEALTHY in made.world.services:
+            self.deeds.onlooker = Onlooker(self.cluster, self.clock, self.witness, by=served_by(made))
+        if any(service.kind is kinds.ASCEND_JOBS for service in made.world.services):
+            self.cluster.apply([deployment()])
+        for service in made.world.services:
+            self.cluster.apply([] if service.kind is None else [_namespace(service)])
+            self.cluster.apply([things.foreign_config_map(service.namespace), things.rule(service)])
+            jobs = service.job_names() if service.kind is None else ()
+            self.cluster.apply([things.server_job(service, name) for name in jobs])
+            self.cluster.apply([things.mindie_job(service)] if service.mindie else [])
+
+    def _born(self, name: str) -> Life:
+        made = self._made
+        rules = [
+            fault.rule(START)
+            for fault in (*made.api_faults, *made.outages())
+            if fault.replica < 0 or name.startswith(f"scaler-{fault.replica}.")
+        ]
+        faults = Faults(self.clock, *rules, seed=made.seed + len(self.faults))
+        self.faults.append(faults)
+        raging = self.clock.now() < START + made.storm
+        return (EarlierLife if name.endswith(EARLIER) else Life)(
+            self.cluster, name, self.witness, faults=self._one_fault or faults, seed=made.seed,
+            linger=made.linger if raging else 0.0, stale=made.stale_lists if raging else 0.0,
+        )  # fmt: skip
+
+    def _actors(self) -> list[Actor]:
+        api, clock, made = self.cluster.client, self.clock, self._made
+        if self._gated:
+            others = [Quota(api("quota"), clock), *makers(api("makers"), clock)]
+            return [*others, *machines(api("machines"), clock, made.seed, gangs=made.gangs)]
+        return [
+            GangScheduler(api("scheduler"), clock, gangs=made.gangs),
+            Kubelet(api("kubelet"), clock, timings=TIMINGS, seed=made.seed),
+            FaultActor(api("fault-actor"), clock, detection=2.0, grace_over_time=60.0),
+            MindIEController(api("mindie"), clock, patience=15.0),
+            NodeLifecycle(api("nodes"), clock, eviction=30.0, orphan=20.0),
+            GarbageCollector(api("collector")),
+        ]
+
+    async def _storm(self) -> None:
+        for service in self._made.world.services:
+            if service.kind is not None:
+                await self.deeds.apply(service)
+        for replica in self.replicas:
+            replica.start()
+        for event in self._made.events:
+            await asyncio.sleep(max(0.0, START + event.at - self.clock.now()))
+            done = await self.deeds.do(event)
+            self.witness.note(f"{event.what} {event.subject} {event.amount:g}{'' if done else ': not possible'}")
+            self.witness.counts[f"event: {event.what}"] += done
+        await asyncio.sleep(max(0.0, START + self._made.storm - self.clock.now()))
+
+    async def _mend(self) -> None:
+        self.witness.note("the storm is over")
+        await self.deeds.heal(self._made.lost_nodes)
+        for replica in self.replicas:
+            replica.start()
+            if replica.life is not None:
+                replica.life.calm_down()
+
+    async def _rest(self) -> float:
+        """Wait until nothing was written for a while; seconds from the storm to the last write."""
+        over = self.clock.now()
+        while self.clock.now() < over + PATIENCE:
+            quiet = self.clock.now() - max(self.witness.last_write, over)
+            if quiet >= REST:
+                break
+            await asyncio.sleep(REST - quiet)
+        else:
+            self.witness.fail(f"L2: no rest within {PATIENCE:g} s")
+        return max(0.0, self.witness.last_write - over)
+
+    def _ask_after_patience(self) -> None:
+        """What has been told to come again later does."""
+        for faults in self.faults:
+            self.witness.counts["asked before its Retry-After"] += faults.impatient.total()
+            if faults.impatient and self._made.attacked:
+                self.witness.fail(f"Retry-After: asked again before it had passed: {dict(faults.impatient)}")
+
+    async def _fresh_life(self) -> list[str]:
+        """Path independence: whoever comes newly to these objects has nothing to do, and agrees with the status.
+
+        Words may differ: what was revoked, and since when something is broken, is forgotten with the process. Where
+        what is broken has its grace again in place of what waits, that is a known gap.
+        """
+        seen: list[Decision] = []
+
+        def see(_world: World, decision: Decision) -> None:
+            seen.append(decision)
+
+        before = self.witness.last_action
+        life = self._born("fresh")
+        running = asyncio.create_task(real_controller(0, mode=self._mode)(life, self.clock, see))
+        await asyncio.sleep(FRESH)
+        await _end([running], self.witness)
+        plans = [plan for decision in seen for plan in decision.plans]
+        again = {plan.key for plan in plans if self.judge.has_its_grace_again(plan)}
+        for plan in plans:
+            if plan.actions and plan.key not in again:
+                self.witness.fail(f"path: a fresh life would {[type(a).__name__ for a in plan.actions]} {plan.key}")
+        if not self.judge.half_made:
+            if self.witness.last_action != before and not again:
+                self.witness.fail("path: a fresh life made or removed something")
+            self.judge.status_agrees([plan for plan in plans if plan.key not in again])
+        return [f"what is broken of {key} has its grace again in a fresh life" for key in sorted(map(str, again))]
+
+    def _counts(self) -> Counter[str]:
+        counts = Counter(self.witness.counts)
+        for faults in self.faults:
+            for fault, number in faults.counts.items():
+                counts[f"api fault: {fault.value}"] += number
+        return counts
+
+
+def served_by(made: Schedule) -> float:
+    """Seconds from the start in which the healthy service has started. Who was told by the last refusal of a random
+    storm to come again later does so when that has passed."""
+    if made.attacked:
+        return SERVED_BY
+    told = [one.start + one.lasting + one.retry_after * JITTER for one in made.api_faults if one.retry_after]
+    return max([made.storm, *told]) + SERVED_BY
+
+
+def _namespace(service: Service) -> Object:
+    labels = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true", **({QUOTA: "held"} if service.quota else {})}
+    return manifest(NAMESPACES, service.namespace, labels=labels)
+
+
+class Turns:
+    """Measures every turn of the running loop, in CPU time: nothing else shows in virtual time that the loop stands."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        self.longest = 0.0
+        self._fail = fail
+        self._began = time.process_time()
+        loop: Any = asyncio.get_running_loop()
+        self._select = loop.select
+        loop.select = self._turn
+
+    def _turn(self, timeout: float | None) -> list[Any]:
+        took = time.process_time() - self._began
+        if took > self.longest:
+            self.longest = took
+            if took > LONGEST_TURN:
+                self._fail(f"stall: the loop stood for {took:.1f} s")
+        found: list[Any] = self._select(timeout)
+        self._began = time.process_time()
+        return found
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]], witness: Witness) -> None:
+    """Cancel and wait; a task that had ended by itself is a finding."""
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            witness.fail(f"process: died of {result!r}")
+
+
+@contextmanager
+def _errors_to(fail: Callable[[str], None]) -> Iterator[None]:
+    """What the controller logs as an error is a finding: decisions that failed, reports that failed, missed events."""
+    before = structlog.get_config()
+
+    def hear(_logger: Any, _method: str, event: Any) -> Any:
+        words = {key: event[key] for key in event if key not in ("event", "exc_info", "snapshot")}
+        fail(f"log: {event['event']} {words} {event.get('exc_info') or ''}")
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[hear], wrapper_class=structlog.make_filtering_bound_logger(40))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

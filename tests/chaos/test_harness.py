@@ -1,0 +1,89 @@
+"""What the parts of the chaos tests make of the cluster: what they find wrong, and what not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from scaler.clock import Clock
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Resource
+from scaler.sim.apiserver.deletion import DeleteOptions
+from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.cluster import SimCluster
+from scaler.sim.loop import run
+from tests.chaos import things
+from tests.chaos.client import Life
+from tests.chaos.healthy_tenant import HEALTHY, Onlooker
+from tests.chaos.witness import Witness
+
+START = 1_790_000_000.0
+NAMES = ["one", "three", "two"]
+
+
+def _world() -> tuple[SimCluster, Witness]:
+    clock = Clock(START)
+    return SimCluster(clock), Witness(clock, storm_bound=100)
+
+
+def _pods(*names: str) -> list[Object]:
+    return [things.foreign_pod(HEALTHY.namespace, name) for name in names]
+
+
+def test_an_old_list_answers_the_question_that_was_asked() -> None:
+    async def story() -> None:
+        cluster, witness = _world()
+        cluster.apply(_pods(*NAMES))
+        life = Life(cluster, "life", witness, faults=Interceptor(), seed=0, stale=1.0)
+        first = await life.list(PODS, limit=1)
+        rest = await life.list(PODS, limit=500, continue_token=first.continue_token)
+        whole = await life.list(PODS, limit=500)
+        cluster.apply(_pods("zero"))
+        old = await life.list(PODS, limit=500)
+        told = [[pod["metadata"]["name"] for pod in page.items] for page in (first, rest, whole, old)]
+        assert told == [NAMES[:1], NAMES[1:], NAMES, NAMES]
+        assert witness.counts["stale list"] == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize(("by", "fails_at"), [(60.0, [60, 130]), (300.0, [300, 300])])
+def test_after_a_restore_the_healthy_service_has_its_time_and_that_of_the_storm(by: float, fails_at: list[int]) -> None:
+    async def story() -> None:
+        cluster, witness = _world()
+        onlooker = Onlooker(cluster, cluster.server.clock, witness, by=by)
+        await asyncio.sleep(10)
+        onlooker.expect(120.0, hurt=120.0)
+        await asyncio.sleep(1000)
+        assert [round(float(words.partition(" ")[0])) for words in witness.failures] == fails_at
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", [POD_GROUPS, SERVICES])
+@pytest.mark.parametrize(("node", "failures"), [("h-0", 1), ("", 0)])
+def test_what_is_taken_away_from_under_a_bound_pod_is_seen(kind: Resource, node: str, failures: int) -> None:
+    async def story() -> None:
+        cluster, witness = _world()
+        cluster.observe(witness.see)
+        witness.pods = lambda namespace: cluster.peek(PODS, namespace)
+        cluster.apply([things.server_job(HEALTHY, "h-p0")])
+        (job,) = cluster.peek(ASCEND_JOBS)
+        owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": "h-p0", "uid": job["metadata"]["uid"],
+                 "controller": True}  # fmt: skip
+        (pod,) = _pods("h-p0-master-0")
+        pod["metadata"]["ownerReferences"] = [owner]
+        pod["spec"] |= {"nodeName": node}
+        meta = {"name": "h-p0", "namespace": HEALTHY.namespace, "ownerReferences": [owner]}
+        made: Object = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": meta,
+            "spec": {"ports": [{"port": 1}]},
+        }
+        cluster.apply([pod, made])
+        with witness.acting("life", Request("life", "delete", kind, HEALTHY.namespace, "h-p0")):
+            cluster.server.delete(kind, HEALTHY.namespace, "h-p0", DeleteOptions())
+        assert len(witness.failures) == failures
+
+    run(story())

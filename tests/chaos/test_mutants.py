@@ -1,0 +1,41 @@
+"""Each mistake that the chaos tests know is noticed by the history that is named for it, and only then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import attacks
+from tests.chaos.aimed import FAMILIES
+from tests.chaos.histories import HISTORIES, tell
+from tests.chaos.mutants import MUTANTS, noticed_by
+from tests.mutants import Mutant
+from tests.parts import short_and_long
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reliability.md"
+SEEDS = range(3)
+
+
+@pytest.mark.parametrize(
+    "mutant", short_and_long(MUTANTS, short=12, why="more mistakes"), ids=lambda mutant: mutant.mistake
+)
+def test_a_mistake_is_noticed_by_the_history_that_is_named_for_it(mutant: Mutant) -> None:
+    seeds = SEEDS if mutant.aimed in FAMILIES else SEEDS[:1]
+    assert all(noticed_by(mutant, seed) for seed in seeds), mutant.mistake
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_a_short_history_finds_nothing_wrong_with_the_controller(name: str) -> None:
+    assert tell(name) == []
+
+
+def test_every_short_history_and_every_family_but_attacks_is_named_for_a_mistake() -> None:
+    named = {mutant.aimed for mutant in MUTANTS}
+    assert HISTORIES.keys() <= named
+    assert FAMILIES.keys() - attacks.FAMILIES.keys() <= named
+
+
+def test_the_table_of_the_page_is_that_of_the_mistakes() -> None:
+    rows = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| mistake: ")]
+    assert rows == [f"| mistake: {mutant.mistake} | {mutant.aimed} |" for mutant in MUTANTS]

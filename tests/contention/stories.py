@@ -1,0 +1,403 @@
+"""Stories of services on scarce nodes, and how many of them serve in the end if the contract is kept.
+
+Each story is made of a seed: who comes when, how many there are, which nodes fail for how long. What is promised is
+what section 3b promises, no more: where scale-ups may be bound before a minimum comes, `serving` is None.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scaler.decide.world import Preempt
+from scaler.kube.api import Object
+from scaler.sim.actors.faulty_api import Never
+from tests.contention.services import A, B, Service, chat_services, nodes, training, written
+from tests.contention.witness import PATIENCE
+
+ALL_THERE = 2.0
+"""Seconds within which those come that are applied together: nobody runs before, so nobody scales up before."""
+PRIORITIES = (0, 5, 9)
+AT_WORK = 150.0
+"""From when on faults happen: even the slowest pods run by then."""
+
+
+class Tale(msgspec.Struct):
+    """One story with everything decided."""
+
+    services: list[Service]
+    nodes: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    serving: int | None = None
+    """So many serve in the end; None = as many as it happens, as long as nobody waits in vain."""
+    before: int | None = None
+    """So many serve just before the faults begin."""
+    given_up: Set[str] = frozenset()
+    """Keys of services that make no progress."""
+    whole: Set[str] = frozenset()
+    """Keys of services that run their largest ratio in the end."""
+    serves: Set[str] = frozenset()
+    """Keys of services that serve in the end."""
+    rests: bool = True
+    settings: dict[str, Any] = {}
+    """Of the controller."""
+    curses: list[dict[str, Any]] = []
+    patience: float = PATIENCE
+    """Seconds for which a minimum may wait beside nodes that are free for it."""
+    admissions: int = 2
+    """Of one instance at most, once what the last event changed is sorted out."""
+
+    @property
+    def last_event(self) -> float:
+        return max(float(event["at"]) for event in self.events)
+
+
+class Teller(msgspec.Struct):
+    """What a story is made with: its dice, a folder for manifests, and whether Ascend Operator makes the pods."""
+
+    rng: random.Random
+    folder: Path
+    beside: bool = False
+
+    def chat_services(self, count: int, **more: Any) -> list[Service]:
+        return chat_services(count, beside=self.beside, **more)
+
+    def ranked(self, services: Sequence[Service]) -> list[Service]:
+        """Half of the time all have one priority, else each any of three."""
+        if self.rng.random() < 0.5:
+            return list(services)
+        return [msgspec.structs.replace(one, priority=self.rng.choice(PRIORITIES)) for one in services]
+
+    def settings(self) -> dict[str, Any]:
+        """Whatever may be evicted for a minimum."""
+        return {"preempt": self.rng.choice(list(Preempt)).value}
+
+    def service(self, name: str, **more: Any) -> Service:
+        return Service(name, beside=self.beside, **more)
+
+    def apply(self, at: float, name: str, manifests: Sequence[Object]) -> dict[str, Any]:
+        return {"at": round(at, 3), "apply": str(written(self.folder, name, manifests))}
+
+    def together(self, services: Sequence[Service], *, at: float = 0.0) -> list[dict[str, Any]]:
+        """All within ALL_THERE, in a few bursts, jobs and rules of all of them in any order."""
+        merged = self._merged([service.manifests() for service in services])
+        size = len(merged) // self.rng.randint(1, 4) + 1
+        bursts = [merged[first : first + size] for first in range(0, len(merged), size)]
+        times = sorted(self.rng.uniform(0.0, ALL_THERE) for _ in bursts)
+        parts = zip(times, bursts, strict=True)
+        return [self.apply(at + time, f"{services[0].name}-{n}", burst) for n, (time, burst) in enumerate(parts)]
+
+    def not_alone(self, first: Service, others: Sequence[Service]) -> list[dict[str, Any]]:
+        """One that is as it should be comes before the others: who is alone is admitted whatever is wrong with it."""
+        return [self.apply(0.0, first.name, first.manifests()), *self.together(others, at=1.0)]
+
+    def _merged(self, queues: list[list[Object]]) -> list[Object]:
+        """Namespaces and priorities first, then everything else shuffled."""
+        things = [thing for queue in queues for thing in queue]
+        first = [thing for thing in things if thing["kind"] in ("Namespace", "PriorityClass")]
+        rest = [thing for thing in things if thing["kind"] not in ("Namespace", "PriorityClass")]
+        if self.rng.random() < 0.8:  # else the jobs of a service come one after the other
+            self.rng.shuffle(rest)
+        return [*first, *rest]
+
+    def one_by_one(self, services: Sequence[Service], gap: float, at: float = 0.0) -> list[dict[str, Any]]:
+        """Whole services, with random gaps of `gap` seconds in the mean."""
+        events = []
+        for service in services:
+            events.append(self.apply(at, service.name, service.manifests()))
+            at += self.rng.expovariate(1 / gap)
+        return events
+
+
+def _twenty(teller: Teller, *, on: int) -> Tale:
+    """Twenty services come together, on so many nodes."""
+    services = teller.ranked(teller.chat_services(20))
+    events = teller.together(services)
+    return Tale(services, [nodes(on)], events, serving=min(20, on // 2), settings=teller.settings())
+
+
+def failover(teller: Teller) -> Tale:
+    """The scaler dies and starts, its watches break and its requests fail while it sorts out who serves."""
+    tale = _twenty(teller, on=20)
+    troubles: list[dict[str, Any]] = [
+        {"controller": "restart"}, {"api_fault": {"kind": "watches-cut"}},
+        {"api_fault": {"kind": "errors", "share": 0.5, "lasting": 5}},
+    ]  # fmt: skip
+    latest = teller.rng.choice([4.0, 4.0, 30.0])
+    for _ in range(teller.rng.randint(1, 4)):
+        tale.events.append({"at": round(teller.rng.uniform(0.05, latest), 3), **teller.rng.choice(troubles)})
+    return tale
+
+
+def arrivals(teller: Teller) -> Tale:
+    """One after the other: those that come first may scale up before the last are there."""
+    services = teller.ranked(teller.chat_services(20))
+    gap, count, settings = teller.rng.choice([0.3, 1.0, 3.0, 10.0]), teller.rng.randint(16, 44), teller.settings()
+    evicts = settings["preempt"] == Preempt.EQUAL_OR_HIGHER.value and not any(one.priority for one in services)
+    serving = min(20, count // 2) if evicts else None
+    return Tale(services, [nodes(count)], teller.one_by_one(services, gap), serving=serving, settings=settings)
+
+
+def preempting(teller: Teller) -> Tale:
+    """Those that come first have scaled up on all nodes; later ones are worth more, as much, or less."""
+    rng, settings = teller.rng, teller.settings()
+    early, late = teller.ranked(teller.chat_services(rng.randint(2, 4), ladder=((4, 2), (2, 1), (1, 1)))), []
+    for number in range(rng.randint(1, 4)):
+        pods, rank = rng.choice([1, 1, 2]), rng.choice(PRIORITIES)
+        late.append(teller.service(f"late-{number}", ladder=((1, 1),), pods=pods, priority=rank))
+    if rng.random() < 0.3:
+        early[0] = msgspec.structs.replace(early[0], annotations={"preemptable": "false"})
+    events = [*teller.together(early), *teller.one_by_one(late, rng.choice([0.5, 20.0]), at=AT_WORK)]
+    count = rng.randint(2 * len(early), 6 * len(early) + 2)
+    return Tale([*early, *late], [nodes(count)], events, before=len(early), settings=settings)
+
+
+def job_by_job(teller: Teller) -> Tale:
+    """Every job comes alone, over minutes; a minimum is incomplete for a while."""
+    services = teller.ranked(teller.chat_services(6))
+    things = teller._merged([service.manifests() for service in services])
+    events = [teller.apply(teller.rng.uniform(0.0, 120.0), f"thing-{n}", [thing]) for n, thing in enumerate(things)]
+    for event, thing in zip(events, things, strict=True):
+        if thing["kind"] in ("Namespace", "PriorityClass"):
+            event["at"] = 0.0
+    return Tale(services, [nodes(teller.rng.randint(6, 18))], events, settings=teller.settings())
+
+
+def rack_lost(teller: Teller) -> Tale:
+    """Up to twelve of 23 nodes go and come back, after seconds or after their pods were evicted."""
+    services, rng = teller.chat_services(10), teller.rng
+    lost, back = rng.uniform(AT_WORK, AT_WORK + 30), rng.choice([3.0, 20.0, 120.0, 400.0])
+    names = [f"npu-{n}" for n in rng.sample(range(23), rng.randint(1, 12))]
+    fate = rng.choice(["not-ready", "not-ready", "cordoned"])
+    events = [
+        *teller.together(services),
+        {"at": round(lost, 3), "node": {"names": names, "becomes": fate}},
+        {"at": round(lost + back * rng.uniform(0.5, 1.5), 3), "node": {"names": names, "becomes": "ready"}},
+    ]
+    return Tale(services, [nodes(23)], events, serving=10, before=10)
+
+
+def flapping(teller: Teller) -> Tale:
+    """Nodes stop answering and come back, again and again, some faster than anybody notices."""
+    services, rng = teller.chat_services(8), teller.rng
+    events = teller.together(services)
+    for _ in range(rng.randint(5, 20)):
+        name, at = f"npu-{rng.randrange(20)}", rng.uniform(AT_WORK, AT_WORK + 200)
+        events.append({"at": round(at, 3), "node": {"names": [name], "becomes": "not-ready"}})
+        events.append(
+            {"at": round(at + rng.choice([0.2, 2.0, 20.0]), 3), "node": {"names": [name], "becomes": "ready"}}
+        )
+    events.append({"at": AT_WORK + 230, "node": {"becomes": "ready"}})
+    return Tale(services, [nodes(20)], events, serving=8, before=8)
+
+
+def mixed_hardware(teller: Teller) -> Tale:
+    """Two kinds of nodes; who needs one of them is there before who takes any."""
+    rng = teller.rng
+    old, new, flexible = (rng.randint(1, 4) for _ in range(3))
+    extra = rng.randint(0, 2 * flexible)
+    picky = [teller.service(f"old-{n}", kind=A) for n in range(old)]
+    picky += [teller.service(f"new-{n}", kind=B) for n in range(new)]
+    easy = [teller.service(f"any-{n}") for n in range(flexible)]
+    rng.shuffle(picky)
+    events = [*teller.together(picky), *teller.together(easy, at=ALL_THERE + 1.0)]
+    rooms = [nodes(2 * old + extra), nodes(2 * new + 2 * flexible - extra, B, first=100)]
+    return Tale([*picky, *easy], rooms, events, serving=old + new + flexible)
+
+
+def sizes(teller: Teller) -> Tale:
+    """The oldest needs eight of twenty nodes, eight others two each, and one never fits; the oldest is removed."""
+    large = teller.service("large", ladder=((1, 1),), pods=4)
+    huge, small = teller.service("huge", ladder=((1, 1),), pods=16), teller.chat_services(8)
+    first = teller.apply(0.0, large.name, large.manifests())
+    over = {"at": round(teller.rng.uniform(AT_WORK, AT_WORK + 100), 3), "delete_file": first["apply"]}
+    events = [first, *teller.together([huge, *small], at=1.5), over]
+    return Tale([large, huge, *small], [nodes(20)], events, serving=8, before=7)
+
+
+def any_sizes(teller: Teller) -> Tale:
+    """Services of all makes on nodes that are too few."""
+    rng = teller.rng
+    ladders = [((2, 1), (1, 1)), ((1, 1),), ((3, 2), (2, 1), (1, 1)), ((1, 0),), ((4, 2), (2, 1))]
+    services = [
+        teller.service(f"any-{n}", ladder=rng.choice(ladders), pods=rng.choice([1, 1, 2, 3]))
+        for n in range(rng.randint(3, 8))
+    ]
+    services = teller.ranked(services)
+    return Tale(services, [nodes(rng.randint(4, 24))], teller.together(services), settings=teller.settings())
+
+
+def never_fits(teller: Teller) -> Tale:
+    """It stands in nobody's way."""
+    count = teller.rng.randint(2, 5)
+    small, huge = teller.chat_services(count), teller.service("a-huge", pods=2 * count)
+    whole, events = frozenset(one.key for one in small), teller.not_alone(small[0], [huge, *small[1:]])
+    return Tale([huge, *small], [nodes(3 * count)], events, serving=count, whole=whole)
+
+
+def never_bound(teller: Teller) -> Tale:
+    """The pods of one service name a scheduler that does not exist."""
+    count = teller.rng.randint(2, 4)
+    stuck, small = teller.service("a-stuck", scheduler="nobody"), teller.chat_services(count)
+    services, whole = [stuck, *small], frozenset(one.key for one in small)
+    events = teller.together(services)
+    return Tale(
+        services, [nodes(3 * count)], events, serving=count, whole=whole, given_up=frozenset([stuck.key]), rests=False
+    )
+
+
+def incomplete(teller: Teller) -> Tale:
+    """One service has no decode job, and never gets one."""
+    count = teller.rng.randint(2, 4)
+    half, small = teller.service("a-half", jobs=(1, 0)), teller.chat_services(count)
+    whole, events = frozenset(one.key for one in small), teller.not_alone(small[0], [half, *small[1:]])
+    return Tale([half, *small], [nodes(3 * count)], events, serving=count, whole=whole)
+
+
+def removed(teller: Teller) -> Tale:
+    """Who waited gets the nodes of who goes."""
+    rng = teller.rng
+    services = teller.chat_services(rng.randint(3, 8))
+    count, gone = rng.randint(2, 2 * len(services)), rng.sample(services, rng.randint(1, len(services) - 1))
+    at, events = AT_WORK, teller.together(services)
+    for service in gone:
+        file = written(teller.folder, service.name, [one for one in service.manifests() if one["kind"] == "AscendJob"])
+        events.append({"at": round(at, 3), "delete_file": str(file)})
+        at += rng.choice([0.01, 1.0, 30.0])
+    left = len(services) - len(gone)
+    return Tale(services, [nodes(count)], events, serving=min(left, count // 2), before=min(len(services), count // 2))
+
+
+def shared_with_training(teller: Teller) -> Tale:
+    """Waves of foreign pods come and go; each may leave an odd node, on which somebody scales up."""
+    rng, waves = teller.rng, teller.rng.randint(1, 3)
+    services = teller.chat_services(8)
+    count, events, first = 16 + 2 * waves, [], 0
+    for wave in range(waves):
+        size, come = rng.randint(2, 14), 0.0 if not wave else rng.uniform(5.0, 200.0)
+        came = teller.apply(come, f"wave-{wave}", training(size, first))
+        events += [came, {"at": round(come + rng.uniform(20.0, 200.0), 3), "delete_file": came["apply"]}]
+        first += size
+    events += teller.together(services, at=4.0)
+    return Tale(services, [nodes(count)], events, serving=8)
+
+
+def not_made(teller: Teller) -> Tale:
+    """Where the scaler makes the pods itself they are refused."""
+    return _cursed(teller, never=Never.MADE if teller.beside else Never.CREATED)
+
+
+ONE, DECODE, ALL = "a-cursed-p0", "a-cursed-d0", "*"
+"""What is cursed: one prefill instance, for which there is another; the only decode instance; all of them."""
+
+
+def _cursed(teller: Teller, *, never: Never) -> Tale:
+    """Something of one service makes no progress, from the beginning or from a moment on, for a while or for ever."""
+    rng = teller.rng
+    pods, what = 2 if never is Never.HALF_BOUND else rng.choice([1, 1, 2]), rng.choice([ONE, DECODE, ALL])
+    lasting = rng.choice([None, None, 40.0, 200.0])
+    cursed, ample, count = teller.service("a-cursed", pods=pods), rng.random() < 0.5, rng.randint(2, 6)
+    ladder = ((2, 1), (1, 1)) if ample else ((1, 1),)  # scale-ups may be bound before a minimum gets its turn
+    *small, cursed = teller.ranked([*teller.chat_services(count, ladder=ladder), cursed])
+    own_minimum = 2 * pods if lasting else 0
+    room = 3 * count + 4 * pods if ample else 2 * count + _held(never, what, pods) + own_minimum
+    curse = {"of": f"{cursed.name}/{what}", "never": never.value, **({"until": lasting} if lasting else {})}
+    settings = {**teller.settings(), "start_timeout": 200}
+    own = {cursed.key} if ample and (what == ONE or lasting) else set()
+    patience = WORTH_MORE if any(one.worth < cursed.worth for one in small) else HELD_UP
+    return Tale(
+        [cursed, *small], [nodes(room)], teller.together([cursed, *small]), rests=False, settings=settings,
+        given_up={cursed.key}, whole={one.key for one in small} if ample else frozenset(),
+        serves={one.key for one in small} | own, curses=[curse], patience=patience, admissions=3,
+    )  # fmt: skip
+
+
+TURNS = 2
+"""Sets of instances that the cursed service may try, one after the other."""
+REST = 20.0
+HELD_UP, WORTH_MORE = TURNS * 30.0 + REST, TURNS * 300.0 + REST
+"""Seconds for which one service whose pods are never bound may hold up others: its turns, and time for the rest. While
+nothing of anybody is bound a turn lasts longer for those that are worth less."""
+
+
+def _held(never: Never, what: str, pods: int) -> int:
+    """Nodes that the cursed service holds at most while it makes no progress."""
+    bound = {Never.HALF_BOUND: 1, Never.RUNNING: pods}.get(never, 0)
+    return {ONE: 2 * pods + bound, DECODE: pods + bound, ALL: 3 * bound}[what]
+
+
+def never_ending(teller: Teller) -> Tale:
+    """A service is removed, its pods stay, and a large one waits for them; a small one needs only what is free."""
+    rng, lasting = teller.rng, teller.rng.choice([None, 60.0])
+    old, calm = teller.service("old", ladder=((1, 1),), pods=2), teller.service("calm", ladder=((1, 1),))
+    large, small = teller.service("a-large", ladder=((1, 1),), pods=3), teller.service("small", ladder=((1, 1),))
+    over = AT_WORK + 10.0
+    curse = {"of": "old/*", "never": Never.ENDING.value, **({"until": over + lasting} if lasting else {})}
+    first = teller.apply(0.0, old.name, old.manifests())
+    jobs = written(teller.folder, "old-jobs", [one for one in old.manifests() if one["kind"] == "AscendJob"])
+    events = [
+        first, teller.apply(1.0, calm.name, calm.manifests()), teller.apply(3.0, large.name, large.manifests()),
+        {"at": over, "delete_file": str(jobs)},
+        teller.apply(over + rng.uniform(1.0, 200.0), small.name, small.manifests()),
+    ]  # fmt: skip
+    serves = {calm.key, large.key if lasting else small.key}
+    room = [nodes(2 + 4 + rng.randint(2, 3))]
+    return Tale([old, calm, large, small], room, events, serves=serves, curses=[curse], patience=ABSENT)
+
+
+ABSENT = 300.0 + 30.0 + 60.0
+"""Seconds for which room that is to come may be waited for: `due_back`, grace period, and time for the rest."""
+
+
+def node_gone(teller: Teller) -> Tale:
+    """A large service loses a node for ever and waits for it; a small one needs only what is free."""
+    rng = teller.rng
+    large, small = teller.service("a-large", ladder=((1, 1),), pods=4), teller.service("small", ladder=((1, 1),))
+    fate, lost = rng.choice(["not-ready", "cordoned"]), AT_WORK + rng.uniform(0.0, 30.0)
+    events = [
+        teller.apply(0.0, large.name, large.manifests()),
+        {"at": round(lost, 3), "node": {"of_job": f"{large.name}/{large.name}-p0", "at_most": 1, "becomes": fate}},
+        teller.apply(lost + rng.uniform(1.0, 200.0), small.name, small.manifests()),
+    ]
+    if fate == "cordoned":  # its pods run on, until one of them is deleted
+        events.insert(2, {"at": round(lost + 0.5, 3), "delete": {
+            "kind": "Pod", "name": f"{large.name}-p0-master-0", "namespace": large.name}})  # fmt: skip
+    return Tale([large, small], [nodes(8)], events, patience=ABSENT)
+
+
+def scheduler_away(teller: Teller) -> Tale:
+    """The scheduler holds no sessions for minutes while services come."""
+    services, rng = teller.ranked(teller.chat_services(10)), teller.rng
+    count, away = rng.choice([12, 20, 30]), rng.choice([20.0, 100.0, 700.0])
+    begin = rng.choice([0.0, 3.0])
+    events = [
+        *teller.together(services), {"at": begin, "scheduler": "stopped"},
+        {"at": round(begin + away, 3), "scheduler": "running"},
+    ]  # fmt: skip
+    return Tale(
+        services, [nodes(count)], events, serving=min(10, count // 2), settings=teller.settings(),
+        patience=away + PATIENCE,
+    )  # fmt: skip
+
+
+_CURSES = {
+    "unbound": Never.BOUND, "half-bound": Never.HALF_BOUND, "not-enqueued": Never.ENQUEUED, "refused": Never.CREATED,
+    "never-running": Never.RUNNING,
+}  # fmt: skip
+STORIES: Mapping[str, Callable[[Teller], Tale]] = {
+    "on-forty": partial(_twenty, on=40), "on-twenty": partial(_twenty, on=20),
+    **{name: partial(_cursed, never=never) for name, never in _CURSES.items()},
+    **{
+        made.__name__.replace("_", "-"): made
+        for made in (
+            failover, arrivals, job_by_job, rack_lost, flapping, mixed_hardware, sizes, any_sizes, never_fits,
+            never_bound, incomplete, removed, shared_with_training, preempting, not_made, never_ending, node_gone,
+            scheduler_away,
+        )
+    },
+}  # fmt: skip
