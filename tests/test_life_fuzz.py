@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, PODS
 from scaler.sim.loop import run
-from scaler.workloads.run_policy import read_run_policy
+from scaler.workloads.ascendjob import read_run_policy
 from tests.jobs import NAMESPACE, rule_config_map, rule_document
 from tests.rig import START, Rig, controller, rig
 from tests.test_life import fail, last, with_policy

@@ -17,8 +17,8 @@ from scaler.informers.cache import Cache
 from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, PatchType
 from scaler.workloads import ascendjob_objects as objects
+from scaler.workloads.ascendjob import rounds_patch
 from scaler.workloads.ascendjob_status import final_patch, replica_statuses
-from scaler.workloads.run_policy import rounds_patch
 
 
 class LifecycleExecutor:

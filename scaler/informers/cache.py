@@ -30,15 +30,15 @@ from scaler.informers.changes import (
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
-from scaler.informers.owners import OwnerName, Owners
+from scaler.informers.owners import Owners
 from scaler.informers.pod_instances import PodInstances, instance_of
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord, NodeRecord, OwnedRecord, PriorityRecord
 from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, Store
 from scaler.names import RANK_TABLE_PREFIX
-from scaler.workloads import retries
-from scaler.workloads.kind import NO_LABELS, Labels, as_admitted
+from scaler.workloads.ascendjob import RETRIES
+from scaler.workloads.kind import NO_LABELS, Labels, OwnerName, as_admitted
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 
@@ -125,7 +125,7 @@ class Cache:
 
     def retries_left(self, namespace: str, pod_group: str) -> int | None:
         """What Volcano says about the job of this PodGroup; None when it says nothing."""
-        record = self.config_maps.get(retries.NAMESPACE, retries.CONFIG_MAP)
+        record = self.config_maps.get(*RETRIES)
         counts = record.retries if record is not None else None
         return counts.get(f"{namespace}/{pod_group}") if counts else None
 
@@ -323,7 +323,7 @@ class Cache:
         if self._operator in names:
             asking = set(self._jobs_by_uid)
         else:
-            asking = {uid for name in names for uid in self.pod_instances.of_owner(*name)}
+            asking = {uid for name in names for uid in self.pod_instances.of_owner(name)}
         for uid in sorted(asking.union(self.pod_instances.of_maker(maker) if maker else ())):
             self.mark(uid)
 

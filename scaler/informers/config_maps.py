@@ -31,7 +31,7 @@ from scaler.names import (
     RULE_LABEL,
 )
 from scaler.rules.limits import MAX_BYTES
-from scaler.workloads import retries
+from scaler.workloads.ascendjob import RETRIES, RETRIES_KEY, read_retries
 
 MOST_KEYS = 10
 """Names of keys that are kept, to say what there is instead of a rule."""
@@ -164,8 +164,8 @@ def _own(cm: ConfigMapObject, home: str) -> Object | None:
 
 
 def _retries(cm: ConfigMapObject) -> dict[str, int] | None:
-    known = cm.metadata.name == retries.CONFIG_MAP and cm.metadata.namespace == retries.NAMESPACE
-    return retries.read_retries(cm.data.get(retries.KEY, "")) if known else None
+    known = (cm.metadata.namespace, cm.metadata.name) == RETRIES
+    return read_retries(cm.data.get(RETRIES_KEY, "")) if known else None
 
 
 class _Document(msgspec.Struct, gc=False):

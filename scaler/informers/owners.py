@@ -9,13 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from scaler.informers.store import Store
-from scaler.workloads.kind import OwnerFacts, identity
-from scaler.workloads.owners import MAKERS
+from scaler.workloads.kind import OwnerFacts, OwnerName, identity
+from scaler.workloads.kinds import MAKERS
 
-OwnerName = tuple[str, str, str]
-"""Kind, namespace and name of an object that instances ask."""
-
-ASKED = ("Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet", "PodSet")
+OWNER_KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet", "PodSet")
 
 
 class Owners:
@@ -23,7 +20,7 @@ class Owners:
 
     def __init__(self, changed: Callable[[Sequence[OwnerName], str], None]) -> None:
         self._changed = changed
-        self.stores: dict[str, Store[OwnerFacts]] = {kind: Store(self._on_change) for kind in ASKED}
+        self.stores: dict[str, Store[OwnerFacts]] = {kind: Store(self._on_change) for kind in OWNER_KINDS}
         self._by_maker: defaultdict[str, dict[OwnerName, OwnerFacts]] = defaultdict(dict)
 
     def get(self, kind: str, namespace: str, name: str) -> OwnerFacts | None:

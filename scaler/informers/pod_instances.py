@@ -1,6 +1,6 @@
 """The instances that pods tell of themselves: Deployments, LeaderWorkerSets, StormServices, plain pods.
 
-    pod -> place (workloads/kinds.py) -> instance identity -> its pods; whom it asks -> instances
+    pod -> place (workloads/kinds.py) -> instance identity -> its pods; the objects that describe it
 
 An index and nothing else: it decides nothing and never talks to the cluster.
 """
@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from scaler.decide.world import ServiceKey
-from scaler.informers.owners import OwnerName
 from scaler.informers.pods import PodRecord
-from scaler.workloads.kind import NO_LABELS, Ask, Labels, Membership, Place, as_admitted
+from scaler.workloads.kind import NO_LABELS, Labels, Membership, OwnerName, Place, as_admitted
 
 
 class PodInstances:
@@ -43,9 +42,9 @@ class PodInstances:
     def of_service(self, key: ServiceKey) -> Collection[str]:
         return self._by_service.get(key, ())
 
-    def of_owner(self, kind: str, namespace: str, name: str) -> Collection[str]:
-        """The instances that ask this object."""
-        return self._by_owner.get((kind, namespace, name), ())
+    def of_owner(self, owner: OwnerName) -> Collection[str]:
+        """The instances that this object describes."""
+        return self._by_owner.get(owner, ())
 
     def of_maker(self, maker: str) -> Collection[str]:
         """The instances of all revisions of one Deployment, LeaderWorkerSet, ..."""
@@ -100,12 +99,12 @@ class PodInstances:
             return set()
         self._membership[instance] = membership
         if before is not None:
-            self._unlink(before, record.namespace)
+            self._unlink(before)
         self._by_service[membership.key].add(instance)
         if membership.place.maker:
             self._by_maker[membership.place.maker].add(instance)
-        for ask in membership.place.asks:
-            self._by_owner[_owner(ask, record.namespace)].add(instance)
+        for owner in membership.place.described_by:
+            self._by_owner[owner].add(instance)
         return {before.key} if before is not None else set()
 
     def _remove(self, record: PodRecord, membership: Membership) -> None:
@@ -119,14 +118,14 @@ class PodInstances:
         if not pods:
             del self._pods[instance]
             self._labels.pop(instance, None)
-            self._unlink(self._membership.pop(instance), record.namespace)
+            self._unlink(self._membership.pop(instance))
 
-    def _unlink(self, membership: Membership, namespace: str) -> None:
+    def _unlink(self, membership: Membership) -> None:
         instance = membership.place.instance
         _discard(self._by_service, membership.key, instance)
         _discard(self._by_maker, membership.place.maker, instance)
-        for ask in membership.place.asks:
-            _discard(self._by_owner, _owner(ask, namespace), instance)
+        for owner in membership.place.described_by:
+            _discard(self._by_owner, owner, instance)
 
 
 def _membership(record: PodRecord | None) -> Membership | None:
@@ -137,10 +136,6 @@ def instance_of(record: PodRecord) -> str:
     """The identity of the instance that the pod tells of itself; "" when it tells none."""
     membership = _membership(record)
     return membership.place.instance if membership is not None else ""
-
-
-def _owner(ask: Ask, namespace: str) -> OwnerName:
-    return ask.kind, namespace, ask.name
 
 
 def _discard(index: defaultdict[Any, set[str]], key: Any, instance: str) -> None:

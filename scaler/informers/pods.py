@@ -19,7 +19,14 @@ from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
 from scaler.workloads.kind import LONGEST_NAME, Membership, job_uid
 from scaler.workloads.kinds import membership_of, unknown_owner
-from scaler.workloads.needs import LONGEST_PLACEMENT, PLACEMENT, PodResources, Requests, need_of, requests_of
+from scaler.workloads.pod_requests import (
+    LONGEST_PLACEMENT,
+    PLACEMENT,
+    PodResources,
+    Requests,
+    pod_request_of,
+    requests_of,
+)
 
 VOLCANO = "volcano"
 LONGEST_CONFIGURATION = 32 * 1024
@@ -241,7 +248,7 @@ def _need_of(
     requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes, volumes: bytes, spread: bytes
 ) -> PodRequest:
     parts = dict(zip(PLACEMENT, (selector, affinity, tolerations, volumes, spread), strict=True))
-    where = need_of({name: msgspec.json.decode(part) for name, part in parts.items() if part}).where
+    where = pod_request_of({name: msgspec.json.decode(part) for name, part in parts.items() if part}).where
     return PodRequest(requests, where)
 
 

@@ -22,7 +22,7 @@ from scaler.names import CLASS_NAMESPACES, GROUP_LABEL, JOB_ID_LABEL, LAST_APPLI
 from scaler.rules.values import as_text, at, is_deeper
 from scaler.workloads.ascendjob import APP_LABEL, Job, is_foreign, read_job
 from scaler.workloads.kind import LONGEST_NAME, NO_LABELS, Labels, job_uid, labels_of
-from scaler.workloads.needs import ascend_job_needs, ascend_job_priority, volcano_job_needs, whole_amounts
+from scaler.workloads.pod_requests import ascend_job_priority, ascend_job_requests, volcano_job_requests, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
 
 
@@ -91,7 +91,7 @@ class NodeObject(msgspec.Struct, gc=False):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a node. Amounts are whole, as `workloads.needs.whole_amounts` gives them."""
+    """What is known of a node. Amounts are whole, as `workloads.pod_requests.whole_amounts` gives them."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -240,7 +240,7 @@ def job_record(obj: JobObject) -> JobRecord | None:
     found = msgspec.json.decode(text)
     _refuse_deep(found)
     job = read_job(found)
-    needs = ascend_job_needs(found) if job.key.rule else ()
+    needs = ascend_job_requests(found) if job.key.rule else ()
     priority_class = ascend_job_priority(found) if job.key.rule else ""
     packed = zlib.compress(text, 1)
     return JobRecord(namespace, job.name, job.uid, version, job, packed, needs=needs, priority_class=priority_class)
@@ -296,7 +296,7 @@ def volcano_job_record(obj: JobObject) -> JobRecord | None:
         return None
     if large:
         job = msgspec.structs.replace(job, replicas=(), faults=(_too_large(size),))
-    needs, priority_class = volcano_job_needs(found), as_text(at(found, "spec").get("priorityClassName"))
+    needs, priority_class = volcano_job_requests(found), as_text(at(found, "spec").get("priorityClassName"))
     return JobRecord(
         shared(meta.namespace), job.name, job.uid, meta.resource_version, job, kind="Job", needs=needs,
         priority_class=priority_class,

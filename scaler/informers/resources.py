@@ -52,7 +52,7 @@ from scaler.kube.api import (
 )
 from scaler.names import RULE_LABEL
 from scaler.workloads.ascendjob_objects import OPERATOR_NAME
-from scaler.workloads.owners import OwnerObject, owner_facts
+from scaler.workloads.kinds import OwnerObject, owner_facts
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
 OPTIONAL = frozenset(

@@ -24,7 +24,7 @@ from scaler.rules.jobspec import LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
 from scaler.workloads.ascendjob import Job
 from scaler.workloads.kind import number_in
-from scaler.workloads.needs import asked_by
+from scaler.workloads.pod_requests import amounts_of
 
 SUPER_POD_POLICIES = frozenset({"chip2-node16-sp", "chip2-node8-sp", "multilevel"})
 SUPER_POD_ACCELERATORS = frozenset({"module-a3-16-super-pod", "module-a3-8-super-pod"})
@@ -93,7 +93,7 @@ def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTa
 def layout_of(obj: Object) -> Layout:
     """The layout that the job's hardware needs; a present schedule_policy decides alone, as in Ascend Operator."""
     specs = _pod_specs(obj)
-    if any("huawei.com/npu" in asked_by(container) for spec in specs for container in _containers(spec)):
+    if any("huawei.com/npu" in amounts_of(container) for spec in specs for container in _containers(spec)):
         return Layout.V2_0
     annotations = at(obj, "metadata", "annotations")
     if "huawei.com/schedule_policy" in annotations:
@@ -130,7 +130,7 @@ def _computes(spec: Mapping[str, Any]) -> bool:
     return any(
         name.startswith("huawei.com/") and str(amount) != "0"
         for container in _containers(spec)
-        for name, amount in asked_by(container).items()
+        for name, amount in amounts_of(container).items()
     )
 
 

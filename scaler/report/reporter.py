@@ -42,8 +42,8 @@ from scaler.report.metrics import Metrics
 from scaler.report.service_reports import RuleKey, ServiceReport, Subject
 from scaler.state.last_valid import encode
 from scaler.state.own_config_maps import Home, Name, rule_of
+from scaler.workloads.ascendjob import has_failed
 from scaler.workloads.ascendjob_status import JobSummary, already_says, status_patch
-from scaler.workloads.run_policy import has_failed
 
 INTERVAL = 1.0
 """Least seconds between two writes of the same object."""

@@ -26,7 +26,7 @@ from scaler.decide.nodes import (
     terms_of,
 )
 from scaler.informers.records import NodeFacts
-from scaler.workloads.needs import Requests
+from scaler.workloads.pod_requests import Requests
 
 SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")})
 """Taints with which Kubernetes repeats that a node is not Ready or is cordoned."""

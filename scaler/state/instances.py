@@ -253,8 +253,7 @@ def is_misplaced(membership: Membership, pod: PodRecord) -> bool:
 
 
 def _asked(cache: Cache, membership: Membership) -> list[OwnerFacts]:
-    namespace = membership.key.namespace
-    found = (cache.owners.get(ask.kind, namespace, ask.name) for ask in membership.place.asks)
+    found = (cache.owners.get(*owner) for owner in membership.place.described_by)
     return [facts for facts in found if facts is not None]
 
 
@@ -272,7 +271,7 @@ def _waits_for_leader(facts: Sequence[OwnerFacts], leader: str, present: Sequenc
 
 
 def _size_unknown(membership: Membership) -> str:
-    asked = ", ".join(f"{ask.kind} {ask.name}" for ask in membership.place.asks) or "nobody"
+    asked = ", ".join(f"{kind} {name}" for kind, _, name in membership.place.described_by) or "nobody"
     return (
         f"SizeUnknown: {asked} does not tell how many pods {membership.place.name} has; "
         "set annotation mind-cluster/instance-size on its pods"

@@ -29,7 +29,7 @@ from scaler.tools.linting.manifest import MAX_DEPTH, objects
 from scaler.tools.linting.render import render
 from scaler.tools.rulefile import load_rule
 from scaler.tools.whatif import Asked
-from scaler.workloads.needs import MOST, ascend_job_needs, whole_amount
+from scaler.workloads.pod_requests import MOST, ascend_job_requests, whole_amount
 
 EXAMPLE = "huawei.com/Ascend910=8,pool=a"
 MOST_NODES = 100_000
@@ -158,7 +158,7 @@ def read_jobs(sources: Iterable[str]) -> JobNeeds:
             labels = at(made, "metadata", "labels")
             key = (str(labels.get(RULE_LABEL, "")), str(labels.get(GROUP_LABEL, "")))
             if made.get("kind") == "AscendJob" and all(key):
-                found.setdefault(key, joined(tuple((need, 1) for need in ascend_job_needs(dict(made)))))
+                found.setdefault(key, joined(tuple((need, 1) for need in ascend_job_requests(dict(made)))))
     return found
 
 

@@ -15,7 +15,7 @@ from scaler.names import JOB_ID_LABEL, LAST_APPLIED, POD_GROUP, ROUNDS_ANNOTATIO
 from scaler.rules.jobspec import CONTAINER, LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
 from scaler.workloads.ascendjob import APP_LABEL, EXIT_CODE, Job
-from scaler.workloads.needs import asked_by, asked_together
+from scaler.workloads.pod_requests import amounts_of, amounts_together
 
 OPERATOR_NAME = "ascendjob-controller"
 """Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write chip annotations."""
@@ -30,7 +30,7 @@ def pod_group(job: Job, obj: Object) -> Object:
     spec = {
         "minMember": job.members,
         "minTaskMember": {kind.lower(): number for kind, number in replicas.items()},
-        "minResources": policy.get("minResources") or asked_together(_first(obj, replicas, job.members)),
+        "minResources": policy.get("minResources") or amounts_together(_first(obj, replicas, job.members)),
     }
     for field, source in (("queue", "queue"), ("priorityClassName", "priorityClass")):
         if as_text(policy.get(source)):
@@ -117,7 +117,7 @@ def _rank(obj: Object, kind: str, index: int) -> int:
     """Rank of the pod in the instance: the leader is 0 and counts when it has NPUs of its own."""
     if kind != WORKER:
         return index
-    wanted = asked_by(_ascend(_template(obj, LEADER)))
+    wanted = amounts_of(_ascend(_template(obj, LEADER)))
     leader_computes = any(name.startswith("huawei.com/") and amount not in (0, "0") for name, amount in wanted.items())
     return index + leader_computes
 

@@ -16,8 +16,7 @@ from scaler.decide.world import Instance, State, Verdict
 from scaler.kube.api import Object
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.rules.values import as_list, at
-from scaler.workloads.ascendjob import Job
-from scaler.workloads.run_policy import final_condition
+from scaler.workloads.ascendjob import Job, final_condition
 
 CREATED = "Created"
 RUNNING = "Running"

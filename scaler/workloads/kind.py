@@ -17,15 +17,10 @@ from scaler.rules.values import as_text
 LONGEST_NAME = 253
 MOST_FAULTS = 10
 """Of a job that are said."""
+OwnerName = tuple[str, str, str]
+"""Kind, namespace and name of an object that makes pods, or makes their makers."""
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
 """Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
-
-
-class Ask(msgspec.Struct, frozen=True, gc=False):
-    """An object of the pod's namespace that knows more of the instance: its kind and name."""
-
-    kind: str
-    name: str
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
@@ -36,15 +31,15 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     name: str
     """The instance's name for people, and the second key of the order of admission."""
     size: int = 0
-    """Pods of the instance; 0 = its `asks` know."""
+    """Pods of the instance; 0 = the objects of `described_by` know."""
     mortal: bool = False
     """The instance ends with its pods: what comes instead is another one."""
     maker: str = ""
     """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet); "" without any."""
     revision: str = ""
     """Of the pod's template."""
-    asks: tuple[Ask, ...] = ()
-    """Whom to ask for size, newest revision and age, the most important first."""
+    described_by: tuple[OwnerName, ...] = ()
+    """The objects that say its size, newest revision and age, the most important first."""
     shares_pod_group: bool = False
     """Left alone, its pods share a PodGroup with other instances, or are spread over several."""
 

@@ -1,25 +1,34 @@
 """The workload kinds: for each a function that tells from a pod which instance it belongs to. Pure, never raises.
 
 A function gets a pod and returns its place, None for a pod of another kind. It never looks at anything but the pod:
-what its owners know arrives as OwnerFacts. AscendJobs and Volcano Jobs are not here: those jobs are instances before
-they have pods (workloads/ascendjob.py, workloads/volcanojob.py).
+what the objects that made it know (how many pods, the newest revision, who comes first) arrives as OwnerFacts.
+A number or word of a shape that was not expected counts as absent: an odd object must not vanish with all that is right
+in it. AscendJobs and Volcano Jobs are not here: those jobs are instances before they have pods
+(workloads/ascendjob.py, workloads/volcanojob.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
+from scaler.clock import seconds_of
 from scaler.decide.world import ServiceKey
-from scaler.kube.metadata import LabelledMetadata
+from scaler.kube.metadata import LabelledMetadata, shared
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
-from scaler.rules.limits import MAX_INSTANCE_NAME
-from scaler.workloads.kind import Ask, Membership, Place, identity, label_problem_of, number_in
-from scaler.workloads.owners import LWS, ROLE, ROLE_HASH, STORM, TEMPLATE_HASH
+from scaler.rules.limits import MAX_INSTANCE_NAME, MAX_INSTANCES, MAX_PODS
+from scaler.rules.values import as_count
+from scaler.workloads.kind import Membership, OwnerFacts, OwnerName, Place, identity, label_problem_of, number_in
 
 APPS, AIBRIX, RBG = "apps", "orchestration.aibrix.ai", "workloads.x-k8s.io"
 """API groups of the objects that make pods."""
+MAKERS = ("Deployment", "LeaderWorkerSet")
+"""Kinds whose replicas are instances."""
+LWS = "leaderworkerset.sigs.k8s.io/"
+STORM, ROLE, ROLE_HASH = "storm-service-name", "role-name", "role-template-hash"
+TEMPLATE_HASH = "pod-template-hash"
 _RBG_LABELS = ("group-name", "role-name", "component-name", "component-size")
 ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 
@@ -35,8 +44,8 @@ def instance_set(pod: LabelledMetadata) -> Place | None:
     workload = pod.owner.name if set_ else deployment
     if not workload:
         return None
-    asked = Ask("StatefulSet" if set_ else "ReplicaSet", pod.owner.name)
-    return Place(identity("InstanceSet", pod.namespace, workload), workload, asks=(asked,))
+    asked = ("StatefulSet" if set_ else "ReplicaSet", pod.namespace, pod.owner.name)
+    return Place(identity("InstanceSet", pod.namespace, workload), workload, described_by=(asked,))
 
 
 def leader_worker_set(pod: LabelledMetadata) -> Place | None:
@@ -55,7 +64,7 @@ def leader_worker_set(pod: LabelledMetadata) -> Place | None:
         size=number_in(pod.annotations.get(LWS + "size", "")),
         maker=identity("LeaderWorkerSet", pod.namespace, lws),
         revision=revision,
-        asks=(Ask("LeaderWorkerSet", lws), Ask("StatefulSet", lws)),
+        described_by=(("LeaderWorkerSet", pod.namespace, lws), ("StatefulSet", pod.namespace, lws)),
         # Its gang scheduling gives each group a PodGroup of this name. Without, leaders share one, workers another.
         shares_pod_group=pod.annotations.get(POD_GROUP) != f"{lws}-{index}-{revision}",
     )
@@ -77,7 +86,7 @@ def storm_service(pod: LabelledMetadata) -> Place | None:
             name=owner,
             maker=maker,
             revision=revision,
-            asks=(Ask("PodSet", owner),),
+            described_by=(("PodSet", pod.namespace, owner),),
             # AIBrix's own gang scheduling puts a whole RoleSet into one; Volcano by itself makes one for each PodSet.
             shares_pod_group=pod.annotations.get(POD_GROUP, "") == pod.labels.get("roleset-name"),
         )
@@ -116,7 +125,7 @@ def deployment(pod: LabelledMetadata) -> Place | None:
     if not name:
         return None
     maker, revision = identity("Deployment", pod.namespace, name), pod.labels[TEMPLATE_HASH]
-    return _single(pod, maker=maker, revision=revision, asks=(Ask("ReplicaSet", pod.owner.name),))
+    return _single(pod, maker=maker, revision=revision, described_by=(("ReplicaSet", pod.namespace, pod.owner.name),))
 
 
 def replica_set(pod: LabelledMetadata) -> Place | None:
@@ -129,7 +138,7 @@ def stateful_set(pod: LabelledMetadata) -> Place | None:
     if not pod.owner.is_a("StatefulSet", APPS):
         return None
     instance = identity("StatefulSet", pod.namespace, pod.owner.name, pod.name)
-    return _single(pod, instance, mortal=False, asks=(Ask("StatefulSet", pod.owner.name),))
+    return _single(pod, instance, mortal=False, described_by=(("StatefulSet", pod.namespace, pod.owner.name),))
 
 
 KINDS: Mapping[str, Callable[[LabelledMetadata], Place | None]] = {
@@ -197,10 +206,10 @@ def _single(
     mortal: bool = True,
     maker: str = "",
     revision: str = "",
-    asks: tuple[Ask, ...] = (),
+    described_by: tuple[OwnerName, ...] = (),
 ) -> Place:
     """The place of a pod that is the whole instance. Volcano puts all pods of one owner into one PodGroup."""
-    return Place(instance or pod.uid, pod.name, 1, mortal, maker, revision, asks, shares_pod_group=True)
+    return Place(instance or pod.uid, pod.name, 1, mortal, maker, revision, described_by, shares_pod_group=True)
 
 
 def _deployment_of(pod: LabelledMetadata) -> str:
@@ -224,3 +233,76 @@ def _as_annotated(pod: LabelledMetadata, place: Place) -> Place:
             place, instance=instance, name=named, size=size or 1, mortal=False, shares_pod_group=True
         )
     return msgspec.structs.replace(place, size=size) if size and place.size != 1 else place
+
+
+# What the objects that make pods know
+
+
+class _WorkerTemplate(msgspec.Struct, gc=False):
+    size: Any = None
+
+
+class _OwnerSpec(msgspec.Struct, rename="camel", gc=False):
+    replicas: Any = None
+    pod_group_size: Any = None
+    startup_policy: Any = None
+    leader_worker_template: _WorkerTemplate | None = None
+
+
+class OwnerObject(msgspec.Struct, gc=False):
+    """The part of an object that makes pods that the scaler reads."""
+
+    metadata: LabelledMetadata
+    spec: _OwnerSpec | None = None
+
+
+def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
+    """What `obj`, an object of this Kubernetes kind, tells; of an unknown kind only that it exists."""
+    meta, spec = obj.metadata, obj.spec or _OwnerSpec()
+    created = seconds_of(meta.creation_timestamp)
+    maker, revision, rank = _revision(kind, meta, created)
+    return OwnerFacts(
+        kind=kind,
+        namespace=shared(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        created=created,
+        maker=shared(maker),
+        revision=shared(revision),
+        rank=rank,
+        size=as_count(_size(kind, meta.labels, spec), MAX_PODS),
+        wanted=as_count(spec.replicas, MAX_INSTANCES) if kind in MAKERS else 0,
+        leader_first=kind == "LeaderWorkerSet" and spec.startup_policy == "LeaderReady",
+    )
+
+
+def _revision(kind: str, meta: LabelledMetadata, created: float) -> tuple[str, str, int]:
+    """Maker, revision and rank; empty when the object tells nothing of revisions."""
+    namespace, name, labels, owner = meta.namespace, meta.name, meta.labels, meta.owner
+    if kind == "ReplicaSet" and owner.kind == "Deployment" and owner.name:
+        rank = number_in(meta.annotations.get("deployment.kubernetes.io/revision", ""), largest=10**9)
+        return identity("Deployment", namespace, owner.name), labels.get(TEMPLATE_HASH, ""), rank
+    # The label of the leaders' StatefulSet follows the newest revision at once, before any pod is replaced.
+    if kind == "StatefulSet" and name and labels.get(LWS + "name") == name:
+        return identity("LeaderWorkerSet", namespace, name), labels.get(LWS + "template-revision-hash", ""), 0
+    # Nothing numbers the templates of a role: the PodSet made last has the newest.
+    if kind == "PodSet" and labels.get(STORM) and labels.get(ROLE):
+        maker = identity("StormService", namespace, labels[STORM], labels[ROLE])
+        return maker, labels.get(ROLE_HASH, ""), int(created)
+    return "", "", 0
+
+
+def _size(kind: str, labels: Mapping[str, str], spec: _OwnerSpec) -> Any:
+    """Where this kind says how many pods an instance has; None where it does not say it."""
+    match kind:
+        case "LeaderWorkerSet":
+            return spec.leader_worker_template and spec.leader_worker_template.size
+        case "PodSet":
+            return spec.pod_group_size
+        case "Deployment" | "ReplicaSet":
+            return spec.replicas
+        case "StatefulSet" if not labels.get(LWS + "name"):
+            # A LeaderWorkerSet's StatefulSets count groups or workers, not the pods of an instance.
+            return spec.replicas
+    return None

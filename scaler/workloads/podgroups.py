@@ -15,7 +15,7 @@ from scaler.kube.api import POD_GROUPS, Object
 from scaler.names import INSTANCE
 from scaler.rules.values import as_text, at
 from scaler.workloads.kind import Membership
-from scaler.workloads.needs import asked_together
+from scaler.workloads.pod_requests import amounts_together
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
@@ -72,7 +72,7 @@ def own_pod_group(
         },
         "spec": {
             "minMember": members,
-            "minResources": asked_together([(spec, max(size, 1))]),
+            "minResources": amounts_together([(spec, max(size, 1))]),
             **{field: value for field, value in named.items() if as_text(value)},
         },
     }

@@ -23,8 +23,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import AlreadyExistsError
 from scaler.workloads.kind import Membership, OwnerFacts
-from scaler.workloads.kinds import membership_of
-from scaler.workloads.owners import OwnerObject, owner_facts
+from scaler.workloads.kinds import OwnerObject, membership_of, owner_facts
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import until
 from tests.workloads.pods import LABELS, NAMESPACE, SAMPLES, facts
@@ -101,7 +100,7 @@ async def test_real_pods_tell_the_instances_that_the_samples_tell(kind: str, pla
 def _essence(membership: Membership) -> tuple[Any, ...]:
     """All but what is drawn: names and uids of mortal pods, revisions."""
     place = membership.place
-    asks = tuple(ask.kind for ask in place.asks)
+    asks = tuple(kind for kind, _, _ in place.described_by)
     identity = "" if place.mortal else place.instance
     return membership.kind, identity, place.size, place.mortal, place.maker, bool(place.revision), asks
 

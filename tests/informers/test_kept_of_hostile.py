@@ -24,8 +24,8 @@ from scaler.informers.records import (
 from scaler.informers.refusals import MOST, Refusals
 from scaler.kube.api import PODS, Refused
 from scaler.kube.wire import LONGEST_WHY
-from scaler.workloads.needs import LONGEST_PLACEMENT, MOST_RESOURCES
-from scaler.workloads.owners import OwnerObject, owner_facts
+from scaler.workloads.kinds import OwnerObject, owner_facts
+from scaler.workloads.pod_requests import LONGEST_PLACEMENT, MOST_RESOURCES
 from tests.jobs import job
 
 OBJECTS = 5

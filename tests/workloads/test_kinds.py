@@ -16,9 +16,16 @@ from hypothesis import strategies as st
 
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import LabelledMetadata, Owner
-from scaler.workloads.kind import Ask, Membership
-from scaler.workloads.kinds import KINDS, PLAIN, holding_impossible, membership_of, unknown_owner
-from scaler.workloads.owners import OwnerObject, owner_facts
+from scaler.workloads.kind import Membership
+from scaler.workloads.kinds import (
+    KINDS,
+    PLAIN,
+    OwnerObject,
+    holding_impossible,
+    membership_of,
+    owner_facts,
+    unknown_owner,
+)
 from tests.workloads import pods
 from tests.workloads.pods import SAMPLES, Sample, facts
 
@@ -79,7 +86,7 @@ def test_an_instance_knows_its_size_or_whom_to_ask(sample: Sample) -> None:
         if sample.told:
             assert place.size == sample.size
         else:
-            assert (place.size, place.asks[0]) == (0, Ask(owner.kind, owner.name))
+            assert (place.size, place.described_by[0]) == (0, (owner.kind, "mindie", owner.name))
 
 
 @every_kind
@@ -214,7 +221,10 @@ def test_revisions_of_one_deployment_have_one_maker() -> None:
         ("Deployment/mindie/p", "aa"),
         ("Deployment/mindie/p", "bb"),
     ]
-    assert [place.asks for place in places] == [(Ask("ReplicaSet", "p-aa"),), (Ask("ReplicaSet", "p-bb"),)]
+    assert [place.described_by for place in places] == [
+        (("ReplicaSet", "mindie", "p-aa"),),
+        (("ReplicaSet", "mindie", "p-bb"),),
+    ]
 
 
 def test_a_replica_set_of_its_own_has_no_revisions() -> None:

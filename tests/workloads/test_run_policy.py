@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.life import CleanPods
-from scaler.workloads.retries import read_retries
-from scaler.workloads.run_policy import final_condition, read_run_policy, rounds_patch
+from scaler.workloads.ascendjob import final_condition, read_retries, read_run_policy, rounds_patch
 from tests.jobs import job
 
 JSON = st.recursive(

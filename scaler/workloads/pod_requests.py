@@ -40,7 +40,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 Requests = tuple[tuple[str, int], ...]
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class Resources(msgspec.Struct, frozen=True, gc=False):
     """The `resources` of a container or pod. Here as elsewhere null means the same as nothing."""
 
     requests: dict[str, Any] | None = None
@@ -55,7 +55,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
 class ContainerResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The part of a container that its pod's requests depend on."""
 
-    resources: Asked | None = None
+    resources: Resources | None = None
     restart_policy: str | None = None
 
 
@@ -65,7 +65,7 @@ class PodResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
     containers: list[ContainerResources] | None = None
     init_containers: list[ContainerResources] | None = None
     overhead: dict[str, Any] | None = None
-    resources: Asked | None = None
+    resources: Resources | None = None
 
 
 def whole_amounts(amounts: Mapping[str, Any]) -> dict[str, int]:
@@ -108,28 +108,28 @@ def requests_of(pod: PodResources) -> Requests:
 @lru_cache(maxsize=1024)
 def _plain(containers: tuple[tuple[tuple[str, Any], ...], ...]) -> Requests:
     """Of nearly all pods, and so once for each template."""
-    return _effective(PodResources([ContainerResources(Asked(dict(amounts))) for amounts in containers]))
+    return _effective(PodResources([ContainerResources(Resources(dict(amounts))) for amounts in containers]))
 
 
 def _effective(pod: PodResources) -> Requests:
     running: Counter[str] = Counter()
     highest: Counter[str] = Counter()
     for container in pod.init_containers or ():
-        asked = _asked(container.resources)
+        asked = _amounts(container.resources)
         if container.restart_policy == "Always":
             running += asked
             highest |= running
         else:
             highest |= running + asked
     for container in pod.containers or ():
-        running += _asked(container.resources)
-    amounts = {**(running | highest), **_asked(pod.resources)}
+        running += _amounts(container.resources)
+    amounts = {**(running | highest), **_amounts(pod.resources)}
     found = Counter(amounts) + Counter(whole_amounts(pod.overhead or {}))
     found[PODS] = 1
     return _shared(tuple(sorted((name, min(amount, MOST)) for name, amount in _some(found))))
 
 
-def _asked(resources: Asked | None) -> Counter[str]:
+def _amounts(resources: Resources | None) -> Counter[str]:
     return Counter(whole_amounts(dict(_some(resources.amounts))) if resources else {})
 
 
@@ -141,7 +141,7 @@ def _some(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return possible[:MOST_RESOURCES]
 
 
-def need_of(spec: Any, *, large: bool = False) -> PodRequest:
+def pod_request_of(spec: Any, *, large: bool = False) -> PodRequest:
     """What a pod with this spec asks for; `spec` is that of a pod or of a template, in any shape. When it is `large`,
     nothing is read of where it may run."""
     spec = at(spec)
@@ -151,13 +151,13 @@ def need_of(spec: Any, *, large: bool = False) -> PodRequest:
     return _shared(PodRequest(requests_of(resources), where))
 
 
-def ascend_job_needs(obj: Object) -> tuple[PodRequest, ...]:
+def ascend_job_requests(obj: Object) -> tuple[PodRequest, ...]:
     """What each pod of an AscendJob asks for, in the order of `Job.pods`."""
     specs = at(obj, "spec", "replicaSpecs")
     return _for_each_pod((at(specs, kind, "template", "spec"), number) for kind, number in read_replicas(obj).items())
 
 
-def volcano_job_needs(obj: Object) -> tuple[PodRequest, ...]:
+def volcano_job_requests(obj: Object) -> tuple[PodRequest, ...]:
     """What each pod of a Volcano Job asks for, in the order of its tasks."""
     tasks = [at(task) for task in as_list(at(obj, "spec").get("tasks"))]
     return _for_each_pod((at(task, "template", "spec"), as_count(task.get("replicas"))) for task in tasks)
@@ -169,7 +169,7 @@ def _for_each_pod(found: Iterable[tuple[Mapping[str, Any], int]]) -> tuple[PodRe
     if sum(number for _, number in known) > MAX_PODS:
         return ()
     large = sum(_size(spec) for spec, _ in known) > LONGEST_PLACEMENT
-    needs = ((need_of(spec, large=large), number) for spec, number in known)
+    needs = ((pod_request_of(spec, large=large), number) for spec, number in known)
     return tuple(need for need, number in needs for _ in range(number))
 
 
@@ -183,17 +183,17 @@ def ascend_job_priority(obj: Object) -> str:
     return as_text(at(obj, "spec", "runPolicy", "schedulingPolicy").get("priorityClass"))
 
 
-def asked_by(container: Mapping[str, Any]) -> dict[str, Any]:
+def amounts_of(container: Mapping[str, Any]) -> dict[str, Any]:
     """The quantities that a container asks for; limits stand in for absent requests."""
     return {**at(container, "resources", "limits"), **at(container, "resources", "requests")}
 
 
-def asked_together(specs: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str, str]:
+def amounts_together(specs: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str, str]:
     """What the containers of so many pods with these specs ask for together: the minResources of a PodGroup."""
     amounts: defaultdict[str, list[Any]] = defaultdict(list)
     for spec, pods in specs:
         for container in as_list(spec.get("containers")):
-            for name, amount in asked_by(at(container)).items():
+            for name, amount in amounts_of(at(container)).items():
                 amounts[name] += [amount] * pods
     return {name: add_quantities(values) for name, values in sorted(amounts.items()) if values}
 

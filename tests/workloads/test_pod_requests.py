@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from scaler.decide.nodes import NODE_NAME, PodRequest, Requirement, Toleration, Where
 from scaler.kube.api import Object
-from scaler.workloads.needs import (
+from scaler.workloads.pod_requests import (
     MOST,
     PodResources,
-    ascend_job_needs,
-    need_of,
+    ascend_job_requests,
+    pod_request_of,
     requests_of,
     whole_amount,
     whole_amounts,
@@ -32,11 +32,11 @@ def container(requests: dict[str, Any] | None = None, limits: dict[str, Any] | N
 
 
 def asked(**spec: Any) -> dict[str, int]:
-    return dict(need_of(spec).requests)
+    return dict(pod_request_of(spec).requests)
 
 
 def where(**spec: Any) -> Where:
-    return need_of(spec).where
+    return pod_request_of(spec).where
 
 
 def node_affinity(*terms: Any) -> Object:
@@ -117,7 +117,7 @@ def test_what_the_cache_decodes_of_a_pod_gives_the_same_requests_as_its_spec() -
         "overhead": {"cpu": "250m"},
     }
     decoded = msgspec.json.decode(msgspec.json.encode(spec), type=PodResources)
-    assert requests_of(decoded) is need_of(spec).requests
+    assert requests_of(decoded) is pod_request_of(spec).requests
 
 
 def test_selectors_affinity_and_tolerations_are_read_in_a_fixed_order() -> None:
@@ -138,9 +138,9 @@ def test_a_pod_that_names_its_node_fits_only_there() -> None:
 
 
 def test_equal_needs_are_one_object() -> None:
-    one, other = (need_of(template()["spec"]) for _ in range(2))
+    one, other = (pod_request_of(template()["spec"]) for _ in range(2))
     assert one is other
-    assert one.where is need_of({"containers": []}).where
+    assert one.where is pod_request_of({"containers": []}).where
 
 
 @pytest.mark.parametrize(
@@ -192,11 +192,15 @@ def test_an_affinity_without_terms_matches_no_node() -> None:
 def test_each_pod_of_a_job_asks_for_what_its_replica_type_says() -> None:
     obj = job("p0", pods=4)
     obj["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["nodeSelector"] = {"type": "910b"}
-    assert [need.where.selector for need in ascend_job_needs(obj)] == [(), *[(("type", "910b"),)] * 3]
+    assert [need.where.selector for need in ascend_job_requests(obj)] == [(), *[(("type", "910b"),)] * 3]
 
 
 def test_a_job_without_pods_needs_nothing() -> None:
-    assert ascend_job_needs({}) == ascend_job_needs({"spec": {"replicaSpecs": {"Master": {"replicas": "two"}}}}) == ()
+    assert (
+        ascend_job_requests({})
+        == ascend_job_requests({"spec": {"replicaSpecs": {"Master": {"replicas": "two"}}}})
+        == ()
+    )
 
 
 anything = st.recursive(
@@ -216,11 +220,11 @@ wild = st.recursive(
 
 @given(wild)
 def test_any_spec_gives_a_need(spec: Any) -> None:
-    need = need_of(spec)
+    need = pod_request_of(spec)
     assert isinstance(need, PodRequest)
     assert dict(need.requests)["pods"] >= 1
     assert all(0 < amount <= MOST for _, amount in need.requests)
-    assert ascend_job_needs({"spec": {"replicaSpecs": {"Master": {"template": {"spec": spec}}}}}) == (need,)
+    assert ascend_job_requests({"spec": {"replicaSpecs": {"Master": {"template": {"spec": spec}}}}}) == (need,)
 
 
 def test_the_jobs_of_the_deployer_are_read_whole(real_data: Path) -> None:
@@ -231,7 +235,7 @@ def test_the_jobs_of_the_deployer_are_read_whole(real_data: Path) -> None:
         if isinstance(obj, dict) and obj.get("kind") == "AscendJob"
     ]
     servers = [obj for obj in jobs if "mind-cluster/scaling-rule" in obj["metadata"].get("labels", {})]
-    needs = {need for obj in servers for need in ascend_job_needs(obj)}
+    needs = {need for obj in servers for need in ascend_job_requests(obj)}
     assert len(servers) > 10
     assert all(any(name.startswith("huawei.com/Ascend") for name, _ in need.requests) for need in needs)
     assert all(dict(need.where.selector)["accelerator"] == "huawei-Ascend910" for need in needs)
