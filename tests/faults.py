@@ -15,8 +15,8 @@ import msgspec
 
 from scaler.clock import Clock
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
-from scaler.sim.apiserver.interceptor import Interceptor, Request
-from scaler.sim.apiserver.watching import Seen
+from scaler.sim.apiserver.client import Interceptor, Request
+from scaler.sim.apiserver.reading import Seen
 
 
 class Fault(StrEnum):

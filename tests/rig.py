@@ -25,7 +25,7 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.settings import Settings
-from scaler.sim.apiserver.interceptor import Interceptor
+from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.cluster import SimCluster
 from tests.jobs import NAMESPACE, node
 

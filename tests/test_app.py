@@ -17,7 +17,7 @@ from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from scaler.kube.errors import ForbiddenError
 from scaler.report.metrics import Metrics
 from scaler.settings import Settings
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map

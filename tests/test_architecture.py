@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from scaler.kube.api import PODS
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from tests.held import held
 from tests.jobs import job, rule_config_map

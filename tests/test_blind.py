@@ -21,8 +21,8 @@ from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.names import BLIND_SINCE, SEEN_BY
 from scaler.serve.health import STALLED_AFTER
 from scaler.settings import Settings
-from scaler.sim.apiserver.interceptor import Interceptor, Request
-from scaler.sim.apiserver.watching import Seen
+from scaler.sim.apiserver.client import Interceptor, Request
+from scaler.sim.apiserver.reading import Seen
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map

@@ -11,7 +11,7 @@ from scaler.kube.api import ASCEND_JOBS, DISRUPTION_BUDGETS, NODES, PODS, Object
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.names import KEEP_LABEL
 from scaler.settings import Settings
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.held import held

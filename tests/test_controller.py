@@ -6,7 +6,7 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, NODES, PODS, Object, PatchType
 from scaler.kube.errors import NotSentError
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
 from tests.rig import Rig, rig

@@ -9,7 +9,7 @@ import pytest
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, Object, PatchType
 from scaler.kube.errors import ConflictError, ForbiddenError
 from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from tests.held import held
 from tests.jobs import NAMESPACE, job, rule_config_map, rule_document

@@ -16,7 +16,7 @@ from scaler.kube.api import LEASES, Object
 from scaler.kube.errors import ForbiddenError
 from scaler.names import INSTALL_LABEL
 from scaler.settings import Settings
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import job, rule_config_map

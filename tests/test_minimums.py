@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS, PRIORITY_CLASSES, Object, PatchType
 from scaler.kube.errors import ForbiddenError
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.held import held

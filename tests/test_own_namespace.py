@@ -10,7 +10,7 @@ from scaler.clock import Clock
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, Object
 from scaler.kube.errors import ForbiddenError
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.state.last_valid import LastValid, decode, encode

@@ -16,7 +16,7 @@ from scaler.decide.world import Admit, Complete, Decision, World
 from scaler.informers.cache import Cache
 from scaler.kube.api import NODES, PODS, PatchType
 from scaler.kube.errors import NotSentError
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import job, node, rule_config_map
 from tests.rig import NODE, rig

@@ -20,7 +20,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import ForbiddenError, TooManyRequestsError
 from scaler.report.reporter import PARALLEL_WRITES_OF_ONE
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.workloads import ascendjob_objects as objects
 from scaler.workloads.ascendjob import Job

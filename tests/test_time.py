@@ -12,8 +12,8 @@ from scaler.clock import Clock
 from scaler.election import LeadershipLost
 from scaler.kube.api import LEASES, PODS
 from scaler.settings import Settings
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.deletion import DeleteOptions
-from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import VirtualLoop, run
 from tests.held import held

@@ -20,7 +20,7 @@ from scaler.app import run_controller
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, PODS, Object, PatchType
 from scaler.settings import Settings
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import silence_logs
 from scaler.workloads.ascendjob import read_job

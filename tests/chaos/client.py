@@ -14,10 +14,9 @@ from typing import Any
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, EVENTS, LEASES, POD_GROUPS, PODS, SERVICES, Page, Resource
 from scaler.kube.errors import KubeError
-from scaler.sim.apiserver.client import SimClient
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request, SimClient
+from scaler.sim.apiserver.reading import Seen
 from scaler.sim.apiserver.store import Record
-from scaler.sim.apiserver.watching import Seen
 from scaler.sim.cluster import SimCluster
 from tests.chaos.witness import Witness
 

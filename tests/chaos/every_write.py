@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scaler.sim.apiserver.interceptor import Request
+from scaler.sim.apiserver.client import Request
 from tests.chaos import things
 from tests.chaos.one_fault import How, OneFault, Plan
 from tests.chaos.schedule import Event, Schedule

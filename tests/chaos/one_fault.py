@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from scaler.kube.errors import UnknownOutcomeError, status_error
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from tests.chaos.schedule import WRITES
 
 FRESH_LIFE = 2.0

@@ -14,8 +14,7 @@ from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, STATEFUL
 from scaler.sim.actors import objects
 from scaler.sim.actors.objects import restarts
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.instances import service_of
-from scaler.sim.stories.membership import claim_of
+from scaler.sim.stories.instances import claim_of, service_of
 from tests.chaos.releases import held
 
 GROUP = "mind-cluster/group-name"

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from scaler.kube.api import LEASES, PODS, SERVICES, KubeApi, Page, Resource, WatchEvent
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.deletion import DeleteOptions
-from scaler.sim.apiserver.interceptor import Interceptor, Request
-from scaler.sim.apiserver.watching import Seen
+from scaler.sim.apiserver.reading import Seen
 from scaler.sim.cluster import SimCluster
 from tests.chaos.schedule import WRITES
 from tests.jobs import manifest

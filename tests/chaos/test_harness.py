@@ -8,8 +8,8 @@ import pytest
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Resource
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.deletion import DeleteOptions
-from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.chaos import things

@@ -8,7 +8,7 @@ from scaler.clock import Clock
 from scaler.kube import writer
 from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, PODS, EventType, Object, Resource
 from scaler.kube.errors import ConflictError, NotSentError, TooManyRequestsError, UnknownOutcomeError
-from scaler.sim.apiserver.interceptor import Request
+from scaler.sim.apiserver.client import Request
 from scaler.sim.apiserver.store import Change, Record
 from tests.chaos.releases import KEEP
 from tests.chaos.witness import FOLLOWED, ORDERED, TRIES, WINDOW, Witness

@@ -28,9 +28,9 @@ from scaler.kube.api import (
 from scaler.kube.errors import NotSentError, TooManyRequestsError
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL, ROUNDS_ANNOTATION
 from scaler.sim.actors import objects
-from scaler.sim.apiserver.interceptor import Request
+from scaler.sim.apiserver.client import Request
 from scaler.sim.apiserver.store import Change
-from scaler.sim.stories.membership import claim_of
+from scaler.sim.stories.instances import claim_of
 from tests.chaos import hostile
 from tests.chaos.releases import (
     KEEP,

@@ -21,7 +21,7 @@ from scaler.kube.api import (
 from scaler.kube.errors import NotSentError, UnauthorizedError, status_error
 from scaler.names import GOVERNS
 from scaler.rules.rule import ALL
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.tools.cluster.leader import Leaders, leaders

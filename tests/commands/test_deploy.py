@@ -27,7 +27,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import NotSentError, UnknownOutcomeError, status_error
 from scaler.names import GATE, RULE_KEY, RULE_LABEL
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.tools import deploy

@@ -13,7 +13,7 @@ from scaler.cli import main
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import status_error
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.tools.answers.rank_table import gather

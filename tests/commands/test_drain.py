@@ -10,7 +10,7 @@ import pytest
 from scaler.cli import main
 from scaler.kube.api import DISRUPTION_BUDGETS, NODES, PODS, Object, PatchType
 from scaler.kube.errors import ForbiddenError
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.tools import drain
 from scaler.tools.cluster.access import Access

@@ -13,7 +13,7 @@ from scaler.decide.world import ServiceKey
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, LEASES, NODES, POD_GROUPS, PODS, PatchType, Resource
 from scaler.kube.errors import status_error
 from scaler.rules.rule import ALL
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.tools.answers.answer import Answer, rendered
 from scaler.tools.answers.inquiry import ask_why

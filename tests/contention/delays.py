@@ -10,8 +10,8 @@ import msgspec
 
 from scaler.clock import Clock
 from scaler.kube.api import EventType
-from scaler.sim.apiserver.interceptor import Interceptor, Request
-from scaler.sim.apiserver.watching import Seen
+from scaler.sim.apiserver.client import Interceptor, Request
+from scaler.sim.apiserver.reading import Seen
 from scaler.sim.cluster import SimCluster
 from tests.contention.view import Sight
 

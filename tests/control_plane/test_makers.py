@@ -25,7 +25,7 @@ from scaler.kube.api import (
 from scaler.names import DELETION_COST
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.makers import makers
+from scaler.sim.actors.owners import owners
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.control_plane.plane import ControlPlane
@@ -153,7 +153,7 @@ async def outcomes(api: KubeApi) -> dict[str, Any]:
 async def simulated(minor: int = 35) -> dict[str, Any]:
     """The same with the stand-ins, which do as Kubernetes 1.`minor` does."""
     cluster = SimCluster(Clock(1_790_000_000.0))
-    lives: list[Any] = [*makers(cluster, counts_unavailable=minor >= 35), GarbageCollector(cluster)]
+    lives: list[Any] = [*owners(cluster, counts_unavailable=minor >= 35), GarbageCollector(cluster)]
     actors = [asyncio.create_task(actor.run()) for actor in lives]
     try:
         return await outcomes(cluster)

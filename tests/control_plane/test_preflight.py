@@ -16,7 +16,7 @@ import pytest
 
 from scaler.kube.api import DEPLOYMENTS, KubeApi
 from scaler.serve import certificates
-from scaler.sim.actors.fault_reports import report_chips
+from scaler.sim.actors.devices import report_chips
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.manifests import ensure_namespace
 from tests.control_plane.plane import ControlPlane, kubectl_path

@@ -11,8 +11,7 @@ from pathlib import Path
 from scaler.cli import main
 from scaler.kube.api import CONFIG_MAPS
 from scaler.sim.actors.clusterd import ClusterD
-from scaler.sim.actors.device_plugin import DevicePlugin
-from scaler.sim.actors.fault_reports import report_chips
+from scaler.sim.actors.devices import DevicePlugin, report_chips
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
 from scaler.tools.answers.rank_table import gather

@@ -17,7 +17,7 @@ import pytest
 
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, EVENTS, NAMESPACES, Object
 from scaler.kube.errors import NotFoundError
-from scaler.sim.actors.device_plugin import DevicePlugin
+from scaler.sim.actors.devices import DevicePlugin
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.actors.operator import NAMESPACE as OPERATORS
 from scaler.sim.apiserver.crds import definitions

@@ -20,7 +20,7 @@ import pytest
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, NAMESPACES, POD_GROUPS, PODS, SERVICES
 from scaler.names import KEEP_LABEL, RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.sim.actors import objects
-from scaler.sim.actors.device_plugin import DevicePlugin
+from scaler.sim.actors.devices import DevicePlugin
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.actors.operator import NAMESPACE
 from tests.control_plane.plane import ControlPlane

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scaler.informers.faults import FaultData, FaultReport, NodeFaults, Source, fault_of, read_report
 from scaler.kube.api import CONFIG_MAPS, PODS, Object, PatchType
 from scaler.kube.errors import status_error
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import NODE, Rig, rig

@@ -15,7 +15,7 @@ from scaler.informers.informer import OUTAGE, RESTORED_AFTER, SILENCE, Informer
 from scaler.informers.store import Store
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, LEADER_WORKER_SETS, POD_GROUPS, Page
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError, status_error
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.informers.records import Record, Thing, record, thing

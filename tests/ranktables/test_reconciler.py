@@ -13,7 +13,7 @@ from scaler.kube.api import ASCEND_JOBS as JOBS
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, PODS, Object, PatchType
 from scaler.kube.errors import UnknownOutcomeError, status_error
 from scaler.ranktables.table import INITIALIZING
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
 from tests.ranktables.test_table import configuration

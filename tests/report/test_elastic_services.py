@@ -25,7 +25,7 @@ from scaler.kube.api import (
 from scaler.kube.errors import NotFoundError, UnknownOutcomeError
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.report.elastic_services import names_of, said_by
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map

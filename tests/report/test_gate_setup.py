@@ -7,7 +7,7 @@ from scaler.kube.api import MUTATING_WEBHOOKS, Object
 from scaler.kube.errors import ForbiddenError
 from scaler.report.gate_setup import NOT_SET_UP, NOT_TRUSTED, SET_UP, UNKNOWN, GateSetup
 from scaler.report.metrics import Metrics
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 

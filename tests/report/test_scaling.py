@@ -28,7 +28,7 @@ from scaler.report.elastic_services import _UNDECLARED
 from scaler.report.scaling import JOB_LABEL, MAX_SELECTOR, scaling_limited, selector_of
 from scaler.report.story import story_of
 from scaler.rules.rule import ALL, RuleOptions
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.selectors import label_predicate
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run

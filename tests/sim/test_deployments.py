@@ -11,10 +11,9 @@ import pytest
 from scaler.kube.api import DEPLOYMENTS, PODS, REPLICA_SETS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.deployments import Deployments, Rollout, scale
+from scaler.sim.actors.deployments import Deployments, ReplicaSets, Rollout, scale, victims
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.making import fence_posts, ready
-from scaler.sim.actors.replica_sets import ReplicaSets, victims
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
 from tests.sim.manifests import deployment, template

@@ -7,9 +7,7 @@ import json
 
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS
 from scaler.sim.actors import objects
-from scaler.sim.actors.chips import given_chips
-from scaler.sim.actors.device_plugin import DevicePlugin
-from scaler.sim.actors.fault_reports import report_chips, report_node, report_switch, reported
+from scaler.sim.actors.devices import DevicePlugin, given_chips, report_chips, report_node, report_switch, reported
 from scaler.sim.loop import run
 from tests.sim.stage import Stage
 

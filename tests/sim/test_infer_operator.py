@@ -10,9 +10,8 @@ import pytest
 from scaler.kube.api import DEPLOYMENTS, POD_GROUPS, PODS, STATEFUL_SETS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.deployments import Deployments
+from scaler.sim.actors.deployments import Deployments, ReplicaSets
 from scaler.sim.actors.infer_operator import InferOperator
-from scaler.sim.actors.replica_sets import ReplicaSets
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS
 from scaler.sim.loop import run

@@ -18,11 +18,12 @@ from scaler.sim.actors.leader_worker_sets import (
     GroupCondition,
     Leaders,
     LeaderWorkerSets,
+    label_member,
+    label_without_gang,
     next_leaders,
     restarts_group,
     revision_of,
 )
-from scaler.sim.actors.lws_webhook import label_member, label_without_gang
 from scaler.sim.actors.making import ready
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stateful_sets import StatefulSets

@@ -10,13 +10,13 @@ import pytest
 from scaler.kube.api import DEPLOYMENTS, PODS, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.lws_webhook import label_member
-from scaler.sim.actors.makers import WhenUsed, makers
+from scaler.sim.actors.leader_worker_sets import label_member
 from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.owners import WhenUsed, owners
 from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.sim.stories.membership import Claim, claim_of
+from scaler.sim.stories.instances import Claim, claim_of
 from tests.faults import Fault, Faults, Rule
 from tests.sim.manifests import (
     deployment,
@@ -64,7 +64,7 @@ def test_a_type_that_is_not_installed_counts_as_empty() -> None:
         stage = Stage()
         bare = SimCluster(stage.clock, crds=False)
         bare.apply([deployment(pod=template(schedulerName="volcano"))])
-        await stage.play(10, *makers(bare))
+        await stage.play(10, *owners(bare))
         assert len(bare.peek(PODS)) == 3
 
     run(main())
@@ -79,7 +79,7 @@ def test_over_a_bad_connection_the_numbers_come_out_right_in_the_end(fault: Faul
         end = stage.clock.now() + 60
         trouble = Rule(fault=fault, probability=0.3, end=end, seconds=2.0)
         unreliable = stage.cluster.client("makers", Faults(stage.clock, trouble, seed=seed))
-        await stage.play(180, *makers(unreliable), GarbageCollector(stage.cluster))
+        await stage.play(180, *owners(unreliable), GarbageCollector(stage.cluster))
         living = Counter(objects.owner_kind(pod) for pod in stage.cluster.peek(PODS) if not objects.terminating(pod))
         assert living == {"ReplicaSet": 3, "StatefulSet": 3 + 6 + 2, "RoleSet": 2, "PodSet": 2}
 
@@ -92,7 +92,7 @@ def test_the_census_knows_instances_of_every_kind_by_their_pods() -> None:
         stage.cluster.apply(EVERYTHING)
         await stage.nodes("n0")
         stage.cluster.apply([volcano_job()])
-        await stage.play(20, *makers(stage.cluster))
+        await stage.play(20, *owners(stage.cluster))
         claims = {claim_of(pod, {}) for pod in stage.cluster.peek(PODS)}
         by_pod = {claim for claim in claims if claim.size == 1}
         assert Claim("vllm-0", 3) in claims
@@ -129,7 +129,7 @@ def test_pod_groups_are_left_to_those_who_know_volcano() -> None:
     async def main() -> None:
         stage = Stage()
         stage.cluster.apply([deployment()])
-        await stage.play(10, *makers(stage.cluster), PodGroups(stage.cluster))
+        await stage.play(10, *owners(stage.cluster), PodGroups(stage.cluster))
         assert {objects.GROUP_NAME in objects.annotations_of(pod) for pod in stage.cluster.peek(PODS)} == {False}
 
     run(main())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, SERVICES, Object, PatchType
 from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
-from scaler.sim.actors.device_plugin import DevicePlugin
+from scaler.sim.actors.devices import DevicePlugin
 from scaler.sim.actors.kubelet import Kubelet
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create, read_ratios

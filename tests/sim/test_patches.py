@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from scaler.kube.errors import BadRequestError, InvalidError
-from scaler.sim.apiserver.patches import json_patch, merge_patch
-from scaler.sim.apiserver.strategic import strategic_merge
+from scaler.sim.apiserver.patches import json_patch, merge_patch, strategic_merge
 
 
 @pytest.mark.parametrize(

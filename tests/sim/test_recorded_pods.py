@@ -14,8 +14,8 @@ import pytest
 
 from scaler.kube.api import PODS, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.lws_webhook import label_member
-from scaler.sim.actors.makers import makers
+from scaler.sim.actors.leader_worker_sets import label_member
+from scaler.sim.actors.owners import owners
 from scaler.sim.loop import run
 from tests.sim.stage import Stage
 from tests.workloads.pods import LABELS, NAMESPACE, SAMPLES, Sample
@@ -65,7 +65,7 @@ async def made(sample: Sample) -> list[Object]:
         spec.update(PARALLEL)
     kind = kind_of(sample)
     stage.cluster.apply([{**sample.object, "apiVersion": API_VERSIONS[kind], "kind": kind, "spec": spec}])
-    await stage.play(20, *makers(stage.cluster))
+    await stage.play(20, *owners(stage.cluster))
     return stage.cluster.peek(PODS, NAMESPACE)
 
 

@@ -16,16 +16,16 @@ from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.making import ready
 from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.actors.slots import (
+from scaler.sim.actors.storm_services import (
     Change,
     Member,
     Role,
+    StormServices,
     roll_stateful,
     roll_stateless,
     scale_stateful,
     scale_stateless,
 )  # fmt: skip
-from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
 from scaler.sim.loop import run
 from tests.sim.manifests import storm_service, template

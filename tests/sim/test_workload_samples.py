@@ -11,8 +11,8 @@ import pytest
 from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, REPLICA_SETS, VOLCANO_JOBS, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
-from scaler.sim.actors.lws_webhook import label_member
-from scaler.sim.actors.makers import makers
+from scaler.sim.actors.leader_worker_sets import label_member
+from scaler.sim.actors.owners import owners
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.kinds import ROLE_SETS
 from scaler.sim.loop import run
@@ -36,7 +36,7 @@ async def applied(path: Path, kind: str, *, alive: str = "", gangs: bool = True)
     stage = Stage(label_member)
     documents = read_manifests(path)
     assert any([await apply(stage.cluster, document) for document in documents])
-    actors: list[Any] = list(makers(stage.cluster))
+    actors: list[Any] = list(owners(stage.cluster))
     if alive:
         await stage.nodes("n0", npu=64, npu_resource=alive, labels={"cloud.google.com/gke-nodepool": "a"})
         actors.append(GangScheduler(stage.cluster, stage.clock, gangs=gangs))

@@ -6,14 +6,13 @@ from scaler.clock import Clock
 from scaler.kube.api import KubeApi
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.controller import Actor
-from scaler.sim.actors.deployments import Deployments
+from scaler.sim.actors.deployments import Deployments, ReplicaSets
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.infer_operator import InferOperator
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
 from scaler.sim.actors.nodes import NodeLifecycle
 from scaler.sim.actors.pod_groups import PodGroups
-from scaler.sim.actors.replica_sets import ReplicaSets
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.actors.storm_services import StormServices

@@ -18,7 +18,7 @@ from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Mode
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node, node_object
-from scaler.sim.apiserver.interceptor import Interceptor
+from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller
 from tests.chaos import outside

@@ -27,13 +27,13 @@ from scaler.settings import Settings
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.controller import Actor
-from scaler.sim.actors.device_plugin import DevicePlugin
+from scaler.sim.actors.devices import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.kubelet import Kubelet
 from scaler.sim.actors.nodes import NodeLifecycle, NodeSpec, add_node
 from scaler.sim.actors.operator import NAMESPACE
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.apiserver.interceptor import Interceptor, Request
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import Condition, census
 from scaler.sim.stories.manifests import apply, read_manifests

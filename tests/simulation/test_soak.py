@@ -31,8 +31,8 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import ConflictError, ForbiddenError, NotFoundError
 from scaler.settings import Settings
+from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.deletion import DeleteOptions
-from scaler.sim.apiserver.interceptor import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.play import silence_logs

@@ -14,7 +14,7 @@ from typing import Any
 from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import RETRY, StandIn, attempt
-from scaler.sim.actors.fault_reports import DEVICE_NAMESPACE, DEVICE_PREFIX, NODE_NAMESPACE, NODE_PREFIX, put
+from scaler.sim.actors.devices import DEVICE_NAMESPACE, DEVICE_PREFIX, NODE_NAMESPACE, NODE_PREFIX, put
 
 RINGS_PREFIX = "rings-config-"
 GLOBAL_PREFIX = "global-ranktable-"

@@ -1,23 +1,28 @@
 """A stand-in for LeaderWorkerSet's manager: one StatefulSet of leaders, and one of workers per leader pod.
 
-Needs the stand-in for StatefulSets, the garbage collector, and on the simulated API server the hook of
-sim.actors.lws_webhook. Not modelled: subgroups, volume claims, services and node selectors of exclusive topology.
-How it is updated is at the end: the partition and the replicas of its StatefulSet of leaders, from the highest group
-down, `maxUnavailable` at a time, with `maxSurge` groups more. Must not: make pods itself, or know of rules.
+Needs the stand-in for StatefulSets, the garbage collector, and on the simulated API server its pod webhook
+(`label_member`), which gives a leader its group's index and key, a worker its own index, and with gang scheduling both
+the name of the group's PodGroup. Until then a leader has name, worker-index 0, revision and size; a worker all but its
+index. Not modelled: subgroups, volume claims, services and node selectors of exclusive topology.
+An update moves the partition and the replicas of its StatefulSet of leaders, from the highest group down,
+`maxUnavailable` at a time, with `maxSurge` groups more. Must not: make pods itself, or know of rules.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Sequence
 
 import msgspec
 
 from scaler.kube.api import LEADER_WORKER_SETS, POD_GROUPS, PODS, STATEFUL_SETS, KubeApi, Object
+from scaler.kube.errors import ForbiddenError
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.controller import Controller
-from scaler.sim.actors.lws_webhook import GROUP_INDEX, GROUP_KEY, LEADER_NAME, NAME, REVISION, SIZE, WORKER_INDEX
 from scaler.sim.actors.mirror import key_of
+from scaler.sim.actors.stateful_sets import ordinal_of
+from scaler.sim.apiserver.admission import Review
 
 REPLICAS = "leaderworkerset.sigs.k8s.io/replicas"
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
@@ -302,3 +307,53 @@ def _next_partition(groups: Sequence[GroupCondition], step: int, partition: int)
             break
         wanted = index
     return min(wanted, partition)
+
+
+_PREFIX = "leaderworkerset.sigs.k8s.io/"
+NAME = _PREFIX + "name"
+GROUP_INDEX = _PREFIX + "group-index"
+GROUP_KEY = _PREFIX + "group-key"
+WORKER_INDEX = _PREFIX + "worker-index"
+REVISION = _PREFIX + "template-revision-hash"
+SIZE = _PREFIX + "size"
+LEADER_NAME = _PREFIX + "leader-name"
+
+
+def label_member(review: Review) -> Object:
+    """The hook, for clusters whose LeaderWorkerSet has Volcano as its scheduler provider, as MindCluster asks for."""
+    pod = label_without_gang(review)
+    labels = objects.labels_of(pod)
+    if review.operation == "CREATE" and review.resource == PODS and NAME in labels:
+        group = f"{labels[NAME]}-{labels[GROUP_INDEX]}-{labels[REVISION]}"
+        pod["metadata"]["annotations"][objects.GROUP_NAME] = group
+    return pod
+
+
+def label_without_gang(review: Review) -> Object:
+    """The hook without a scheduler provider."""
+    pod = review.object
+    labels = objects.labels_of(pod)
+    if review.operation != "CREATE" or review.resource != PODS or NAME not in labels:
+        return pod
+    if SIZE not in objects.annotations_of(pod):
+        raise ForbiddenError(403, "Forbidden", f"size annotation is unexpectedly missing for pod {objects.name(pod)}")
+    ordinal = ordinal_of(pod)
+    leads = labels.get(WORKER_INDEX) == "0"
+    if leads:
+        labels.setdefault(GROUP_INDEX, str(ordinal))
+        labels.setdefault(GROUP_KEY, group_key(review.namespace, objects.name(pod)))
+    else:
+        labels[WORKER_INDEX] = str(ordinal)
+    leader = objects.name(pod) if leads else objects.annotations_of(pod).get(LEADER_NAME, "")
+    variables = {
+        "LWS_LEADER_ADDRESS": f"{leader}.{labels[NAME]}.{review.namespace}",
+        "LWS_GROUP_SIZE": objects.annotations_of(pod)[SIZE],
+        "LWS_WORKER_INDEX": labels[WORKER_INDEX],
+    }
+    making.add_environment(pod["spec"], variables, first=True)
+    return pod
+
+
+def group_key(namespace: str, leader: str) -> str:
+    """SHA-1 of `namespace/leader's name`, in hexadecimal."""
+    return hashlib.sha1(f"{namespace}/{leader}".encode(), usedforsecurity=False).hexdigest()

@@ -11,8 +11,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 
+import msgspec
+
 from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, KubeApi, Object, Resource
-from scaler.sim.actors import making, objects, slots
+from scaler.sim.actors import making, objects
 from scaler.sim.actors.controller import Controller
 from scaler.sim.actors.making import add_environment, shortened
 from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
@@ -78,9 +80,9 @@ class StormServices(Controller):
     async def _apply(self, role_set: Object, role: Object, members: list[Object], *, update: bool) -> bool:
         """One step of scaling, or of an update; False when there was nothing to do."""
         numbered = bool(role.get("stateful")) or group_size(role) > 1
-        scale, roll = slots.scale_stateless, slots.roll_stateless
+        scale, roll = scale_stateless, roll_stateless
         if numbered:
-            scale, roll = slots.scale_stateful, slots.roll_stateful
+            scale, roll = scale_stateful, roll_stateful
         change = (roll if update else scale)(_role(role), _read(role, members))
         resource, make = (POD_SETS, _pod_set) if group_size(role) > 1 else (PODS, _pod)
         for slot in change.create:
@@ -127,11 +129,11 @@ def _settled(role: Object, members: Iterable[Object]) -> bool:
     return len(found) == wanted.replicas and all(m.active and m.ready and m.hash == wanted.hash for m in found)
 
 
-def _role(role: Object) -> slots.Role:
+def _role(role: Object) -> Role:
     replicas = int(role.get("replicas") or 0)
     strategy = role.get("updateStrategy") or {}
     surge, unavailable = making.fence_posts(strategy.get("maxSurge", 0), strategy.get("maxUnavailable", 0), replicas)
-    return slots.Role(replicas, _hash(role), surge, min(unavailable, replicas))
+    return Role(replicas, _hash(role), surge, min(unavailable, replicas))
 
 
 def _of(role: Object, members: Iterable[Object]) -> list[Object]:
@@ -147,13 +149,13 @@ def _whole(member: Object) -> bool:
     return "podGroupSize" in objects.spec(member)
 
 
-def _read(role: Object, members: Iterable[Object]) -> list[slots.Member]:
+def _read(role: Object, members: Iterable[Object]) -> list[Member]:
     return [_member_of(member) for member in _of(role, members)]
 
 
-def _member_of(obj: Object) -> slots.Member:
+def _member_of(obj: Object) -> Member:
     slot, phase, gone = objects.annotations_of(obj).get(REPLICA_INDEX, ""), objects.phase(obj), objects.terminating(obj)
-    return slots.Member(
+    return Member(
         name=objects.name(obj),
         slot=int(slot) if slot.isdecimal() else None,
         hash=objects.labels_of(obj).get(TEMPLATE_HASH, ""),
@@ -266,3 +268,106 @@ def _pod_set_status(pods: list[Object], size: int) -> Object:
     serving = sum(map(making.ready, pods))
     phase = "Ready" if serving == size else "Running" if serving else "Pending"
     return {"totalPods": len(pods), "readyPods": serving, "phase": phase}
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A pod or a PodSet of one role."""
+
+    name: str
+    slot: int | None
+    hash: str
+    ready: bool
+    active: bool = True
+    terminating: bool = False
+
+
+class Role(msgspec.Struct, frozen=True):
+    """What the role wants. `hash` is that of its pod template now."""
+
+    replicas: int
+    hash: str
+    surge: int
+    unavailable: int
+
+    def slots(self, members: Iterable[Member]) -> dict[int, list[Member]]:
+        """The active members of every slot."""
+        slots: dict[int, list[Member]] = {slot: [] for slot in range(self.replicas)}
+        for member in members:
+            if member.active and member.slot in slots:
+                slots[member.slot].append(member)
+        return slots
+
+    def room(self, members: Iterable[Member]) -> int:
+        """How many more there may be; those that terminate still count."""
+        return max(0, self.replicas + self.surge - sum(m.active or m.terminating for m in members))
+
+    def spare(self, ready: int) -> int:
+        """How many of those that are ready may go."""
+        return max(0, ready - (self.replicas - self.unavailable))
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Slots to make members for (None: one without a number), and names to delete."""
+
+    create: tuple[int | None, ...] = ()
+    delete: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.create or self.delete)
+
+
+def scale_stateful(role: Role, members: list[Member]) -> Change:
+    """Fill empty slots, thin out crowded ones, drop what has ended or has no slot."""
+    slots = role.slots(members)
+    delete = [*_ended(members), *(m.name for m in members if m.active and m.slot not in slots)]
+    delete += [name for held in slots.values() for name in _superfluous(role, held)]
+    empty = [slot for slot, held in slots.items() if not held]
+    return Change(tuple(empty[: role.room(members)]), tuple(delete))
+
+
+def roll_stateful(role: Role, members: list[Member]) -> Change:
+    """The next members to replace: in their slots when they can be spared, else beside them."""
+    alone = [held for held in role.slots(members).values() if len(held) == 1]
+    outdated = [held[0] for held in alone if held[0].hash != role.hash]
+    slots_ready = sum(any(m.ready for m in held) for held in role.slots(members).values())
+    serving = [m for m in outdated if m.ready]
+    spare = role.spare(slots_ready)
+    delete = [m.name for m in outdated if not m.ready or m in serving[:spare]]
+    room = max(0, role.replicas + role.surge - len(members))
+    return Change(tuple(m.slot for m in serving[spare : spare + room]), tuple(delete))
+
+
+def scale_stateless(role: Role, members: list[Member]) -> Change:
+    """Reach the number; what is outdated or not ready goes first."""
+    active = [m for m in members if m.active]
+    missing = role.replicas - len(active)
+    if missing > 0:
+        return Change((None,) * min(missing, role.room(members)), _ended(members))
+    spare = role.spare(sum(m.ready for m in active))
+    waiting = sorted((m for m in active if not m.ready), key=lambda m: (m.hash == role.hash, m.name))
+    serving = sorted((m for m in active if m.ready), key=lambda m: (m.hash == role.hash, m.name))
+    surplus = [*waiting, *serving[:spare]][:-missing] if missing else []
+    return Change((), (*_ended(members), *(m.name for m in surplus)))
+
+
+def roll_stateless(role: Role, members: list[Member]) -> Change:
+    """The next members to replace."""
+    active = [m for m in members if m.active]
+    outdated = sorted((m for m in active if m.hash != role.hash), key=lambda m: m.name)
+    spare = role.spare(sum(m.ready for m in active))
+    delete = [m.name for m in outdated if not m.ready] + [m.name for m in outdated if m.ready][:spare]
+    wanted = role.replicas - (len(active) - len(outdated))
+    return Change((None,) * max(0, min(role.room(members), wanted)), tuple(delete))
+
+
+def _ended(members: Iterable[Member]) -> tuple[str, ...]:
+    return tuple(m.name for m in members if not m.active and not m.terminating)
+
+
+def _superfluous(role: Role, held: list[Member]) -> list[str]:
+    """Of several members in one slot: a ready new one stays alone; until then a ready old and a new one stay."""
+    if len(held) < 2:
+        return []
+    new, old = ([m for m in held if (m.hash == role.hash) is same] for same in (True, False))
+    stay = [m for m in new if m.ready][:1] or [*[m for m in old if m.ready][:1], *new[:1]]
+    return [m.name for m in held if m not in stay]

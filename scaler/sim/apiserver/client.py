@@ -16,11 +16,9 @@ from scaler.kube.errors import KubeError
 from scaler.kube.wire import refused_of
 from scaler.sim.apiserver import scale
 from scaler.sim.apiserver.deletion import DeleteOptions
-from scaler.sim.apiserver.interceptor import Interceptor, Request
-from scaler.sim.apiserver.reading import Query
+from scaler.sim.apiserver.reading import Query, Seen, Watch
 from scaler.sim.apiserver.server import ApiServer
 from scaler.sim.apiserver.store import Record
-from scaler.sim.apiserver.watching import Watch
 
 T = TypeVar("T")
 
@@ -194,3 +192,29 @@ def _decoded(record: Record, decode: Any) -> Any:
         return record.decode(decode)
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
         return refused_of(record.object["metadata"], error)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a client is about to send. `verb` is list, watch, get, create, replace, patch or delete."""
+
+    client: str
+    verb: str
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    body: Any = None
+
+
+class Interceptor:
+    """Sees each request before its effect and after it; may wait, and may raise any KubeError."""
+
+    async def before(self, request: Request) -> None:
+        """Before the effect: what is raised here means that nothing happened."""
+
+    async def after(self, request: Request) -> None:
+        """After the effect: raise UnknownOutcomeError to lose the answer."""
+
+    async def deliver(self, request: Request, event: Seen) -> bool:  # noqa: ARG002 - this one lets everything pass
+        """Before an event of a watch is handed out; False ends the watch without a word."""
+        return True

@@ -1,6 +1,8 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386) on plain values, with an API server's answers to bad ones.
+"""Patches of all four types, with an API server's answers to bad ones. Pure: inputs may be reused, results share parts.
 
-Pure in effect: inputs may be reused, the result may share parts with them.
+JSON patch (RFC 6902), JSON merge patch (RFC 7386), strategic merge patch for built-in kinds, and server-side apply by
+the schema of a custom resource. In server-side apply every manager owns what it applied last; fields that are written
+by other means have no owner, and lists are owned whole.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from scaler.kube.api import Object
 from scaler.sim.apiserver.refusals import bad_request, unprocessable
 
 
@@ -110,3 +113,205 @@ def _remove(document: Any, path: list[str]) -> Any:
     parent = _locate(document, path[:-1])
     del parent[int(path[-1]) if isinstance(parent, list) else path[-1]]
     return document
+
+
+_DIRECTIVES = ("$patch", "$retainKeys")
+
+# Merge keys by the name of the list. Kubernetes keys them by Go type; the names are unambiguous in the kinds we serve.
+_MERGE_KEYS: dict[str, str] = {
+    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "env", "volumes", "secrets"), "name"),
+    **dict.fromkeys(("imagePullSecrets", "schedulingGates", "resourceClaims"), "name"),
+    **dict.fromkeys(("podIPs", "hostIPs", "hostAliases"), "ip"),
+    **dict.fromkeys(("conditions", "addresses"), "type"),
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "topologySpreadConstraints": "topologyKey",
+    "ownerReferences": "uid",
+}
+# Lists of plain values that merge as sets.
+_SETS = frozenset({"finalizers"})
+
+
+def strategic_merge(target: Any, patch: Any, name: str = "") -> Any:
+    """`target` with `patch` merged in; `name` is the field that holds them. BadRequestError for a wrong directive."""
+    if isinstance(patch, dict):
+        return _merge_map(target if isinstance(target, dict) else {}, patch)
+    if isinstance(patch, list):
+        return _merge_list(target if isinstance(target, list) else [], patch, name)
+    return patch
+
+
+def _merge_map(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    directive = patch.get("$patch")
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key not in _DIRECTIVES}
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise bad_request(f"unknown patch type found: {directive}")
+    result = dict(target)
+    # Directives speak about the merged lists, so they come last.
+    for key, value in sorted(patch.items(), key=lambda item: item[0].startswith("$")):
+        if key.startswith("$"):
+            _obey(result, key, value)
+        elif value is None:
+            result.pop(key, None)
+        else:
+            result[key] = strategic_merge(result.get(key), value, key)
+    return result
+
+
+def _obey(result: dict[str, Any], directive: str, value: Any) -> None:
+    kind, _, field = directive.partition("/")
+    if kind == "$retainKeys" and isinstance(value, list):
+        for key in [key for key in result if key not in value]:
+            del result[key]
+    elif kind == "$deleteFromPrimitiveList" and isinstance(value, list):
+        result[field] = [item for item in result.get(field) or [] if item not in value]
+    elif kind == "$setElementOrder" and isinstance(value, list):
+        _reorder(result, field, value)
+
+
+def _reorder(result: dict[str, Any], field: str, order: list[Any]) -> None:
+    """kubectl apply states the order of elements; elements that it does not name keep their place at the end."""
+    items, key = result.get(field), _merge_key(field)
+    if not isinstance(items, list):
+        return
+    wanted = [entry.get(key) if isinstance(entry, dict) and key else entry for entry in order]
+
+    def position(item: Any) -> int:
+        name = item.get(key) if isinstance(item, dict) and key else item
+        return wanted.index(name) if name in wanted else len(wanted)
+
+    result[field] = sorted(items, key=position)
+
+
+def _merge_key(name: str, items: list[Any] | None = None) -> str:
+    if name == "ports":
+        return "containerPort" if items and isinstance(items[0], dict) and "containerPort" in items[0] else "port"
+    return _MERGE_KEYS.get(name, "")
+
+
+def _merge_list(target: list[Any], patch: list[Any], name: str) -> list[Any]:
+    if name in _SETS:
+        return target + [item for item in patch if item not in target]
+    key = _merge_key(name, patch)
+    if not key or not all(isinstance(item, dict) for item in patch):
+        return patch
+    if any(item.get("$patch") == "replace" for item in patch):
+        return [item for item in patch if item.get("$patch") != "replace"]
+    result = list(target)
+    for item in patch:
+        _merge_item(result, item, key)
+    return result
+
+
+def _merge_item(result: list[Any], item: dict[str, Any], key: str) -> None:
+    if key not in item:
+        raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+    place = next((i for i, old in enumerate(result) if isinstance(old, dict) and old.get(key) == item[key]), None)
+    if item.get("$patch") == "delete":
+        if place is not None:
+            del result[place]
+    elif place is None:
+        result.append(_merge_map({}, item))
+    else:
+        result[place] = _merge_map(result[place], item)
+
+
+Schema = dict[str, Any]
+Path = tuple[str, ...]
+
+
+class Claims:
+    """Who applied what last."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[tuple[str, str], Object]] = {}
+
+    def of(self, obj: Object) -> dict[tuple[str, str], Object]:
+        """By subresource and manager."""
+        return self._known.setdefault(obj["metadata"]["uid"], {})
+
+    def forget(self, obj: Object) -> None:
+        self._known.pop(obj["metadata"]["uid"], None)
+
+    def claimed(self, obj: Object, subresource: str, manager: str, body: Object) -> Object:
+        """The object with this claim noted, in `managedFields` too where it is no subresource."""
+        self.of(obj)[subresource, manager] = body
+        if not subresource:
+            entries = [_entry(who, known) for (part, who), known in sorted(self.of(obj).items()) if not part]
+            obj["metadata"]["managedFields"] = entries
+        return obj
+
+    def conflicts(self, obj: Object, subresource: str, manager: str, body: Object) -> list[tuple[str, Path]]:
+        """Manager and path of all that `body` would change and others applied."""
+        known = self.of(obj).items()
+        return _conflicts(obj, body, {who: one for (part, who), one in known if part == subresource and who != manager})
+
+
+def _entry(manager: str, body: Object) -> Object:
+    wanted = {name: value for name, value in body.items() if name not in ("apiVersion", "kind", "metadata")}
+    metadata = {name: value for name, value in body.get("metadata", {}).items() if name in ("labels", "annotations")}
+    fields = _fields(wanted | ({"metadata": metadata} if metadata else {}))
+    return {
+        "manager": manager, "operation": "Apply", "apiVersion": body["apiVersion"], "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }  # fmt: skip
+
+
+def _fields(value: Any) -> Object:
+    return {f"f:{name}": _fields(inner) for name, inner in value.items()} if isinstance(value, dict) else {}
+
+
+def _conflicts(live: Any, wanted: Any, others: dict[str, Any], path: Path = ()) -> list[tuple[str, Path]]:
+    if isinstance(live, dict) and isinstance(wanted, dict):
+        found = []
+        for name, value in wanted.items():
+            inner = {who: body[name] for who, body in others.items() if isinstance(body, dict) and name in body}
+            found += _conflicts(live.get(name), value, inner, (*path, name)) if inner else []
+        return found
+    return [] if live == wanted else [(who, path) for who in others]
+
+
+def applied(live: Any, before: Any, wanted: Any, schema: Schema) -> Any:
+    """`live` after `wanted` was applied by a manager that applied `before` last: what is in `before` only goes."""
+    if isinstance(wanted, dict) and isinstance(live, dict) and schema.get("x-kubernetes-map-type") != "atomic":
+        return _object(live, before if isinstance(before, dict) else {}, wanted, schema)
+    if isinstance(wanted, list) and isinstance(live, list) and schema.get("x-kubernetes-list-type") == "map":
+        return _keyed(live, before if isinstance(before, list) else [], wanted, schema)
+    return wanted
+
+
+def _object(live: dict[str, Any], before: dict[str, Any], wanted: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    result = {}
+    for name, value in live.items():
+        inner = _inner(schema, name)
+        if name in wanted:
+            result[name] = applied(value, before.get(name), wanted[name], inner)
+        elif name not in before:
+            result[name] = value
+        elif isinstance(value, dict) and (left := applied(value, before[name], {}, inner)):
+            result[name] = left
+    return result | {name: value for name, value in wanted.items() if name not in live}
+
+
+def _inner(schema: Schema, name: str) -> Schema:
+    found = (schema.get("properties") or {}).get(name, schema.get("additionalProperties"))
+    return found if isinstance(found, dict) else {}
+
+
+def _keyed(live: list[Any], before: list[Any], wanted: list[Any], schema: Schema) -> list[Any]:
+    names = schema.get("x-kubernetes-list-map-keys") or ()
+
+    def by_key(items: list[Any]) -> dict[tuple[Any, ...], Any]:
+        return {tuple(item.get(name) for name in names): item for item in items}
+
+    there, mine, new = by_key(live), by_key(before), by_key(wanted)
+    result = []
+    for key, item in there.items():
+        if key in new:
+            result.append(applied(item, mine.get(key), new[key], schema.get("items") or {}))
+        elif key not in mine:
+            result.append(item)
+    return result + [item for key, item in new.items() if key not in there]

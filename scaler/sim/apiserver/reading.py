@@ -1,7 +1,11 @@
-"""Lists: a consistent page of records at one version, and the tokens that continue it. No asyncio."""
+"""Lists and watches: a consistent page of records at one version, and the changes of one resource after a version.
+
+A watch reads the history of the store at its own pace; one that falls behind what is kept has expired.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from bisect import bisect_left, bisect_right
@@ -9,10 +13,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from scaler.kube.api import EventType
+from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import refusals
 from scaler.sim.apiserver.kinds import Kind
 from scaler.sim.apiserver.selectors import Predicate, everything, field_predicate, label_predicate
-from scaler.sim.apiserver.store import Key, Record, Store, Table
+from scaler.sim.apiserver.store import Change, Key, Record, Store, Table
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,3 +113,123 @@ def _read_token(text: str) -> _Token:
         return msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=_Token)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
         raise refusals.bad_request("continue key is not valid") from None
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One event of a watch; a bookmark has no record. `moment` is the wall time of the commit."""
+
+    type: EventType
+    record: Record | None
+    version: int
+    moment: float
+
+
+class Watch:
+    """One open watch. Ends after `timeout` seconds or when `cut`; always close it."""
+
+    bookmark_seconds = 60.0
+    """Between bookmarks; of the class, because tests in real time have no minute to spare."""
+
+    def __init__(self, store: Store, kind: Kind, namespace: str | None, query: Query, timeout: float) -> None:
+        """Raises ExpiredError when the version is not kept any more, UnknownOutcomeError (504) when there was none like
+        it yet, BadRequestError for a bad selector."""
+        self.kind = kind
+        self._store = store
+        self._table = store.table(kind.resource)
+        self._matches = selection(kind, query)
+        self._namespace = namespace or ""
+        self._initial = self._first_records(query)
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + timeout
+        self._next_bookmark = self._loop.time() + self.bookmark_seconds
+        self._waiter: asyncio.Future[None] | None = None
+        self.is_open = True
+        """False after its end: what it still held back goes nowhere."""
+        self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
+        self._table.listeners.append(self._wake)
+
+    def _first_records(self, query: Query) -> list[Record]:
+        """Without a version (or with 0) a watch begins with what is there."""
+        try:
+            self._position = version_number(query.resource_version)
+        except BadRequestError as error:  # an API server's own fault, by its own account
+            raise refusals.internal(error.message) from None
+        if self._position:
+            if self._position < self._table.oldest:
+                raise refusals.expired(self._position, self._table.oldest)
+            if self._position > self._store.version:
+                raise refusals.too_new(self._position, self._store.version)
+            return []
+        page = list_page(self._store, self.kind, self._namespace, Query())
+        self._position = page.version
+        return [record for record in page.records if self._matches(record.object)]
+
+    def close(self) -> None:
+        """Gives everything back; may be called again."""
+        self.cut()
+        self._timer.cancel()
+        if self._wake in self._table.listeners:
+            self._table.listeners.remove(self._wake)
+
+    def cut(self) -> None:
+        """Ends the watch as if the connection had been closed properly."""
+        self.is_open = False
+        self._wake()
+
+    async def next(self) -> list[Seen]:
+        """The next events, at least one; empty at the end of the watch. ExpiredError when it has fallen behind."""
+        if self._initial:
+            records, self._initial = self._initial, []
+            return [Seen(EventType.ADDED, record, record.version, 0.0) for record in records]
+        while self.is_open:
+            events = list(self._read()) or list(self._bookmark())
+            if events:
+                return events
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return []
+
+    def _read(self) -> Iterator[Seen]:
+        if self._position < self._table.oldest:
+            raise refusals.expired(self._position, self._table.oldest)
+        changes = self._table.changes
+        if not changes or changes[-1].version <= self._position:
+            return
+        start = self._table.index_after(self._position)
+        self._position = changes[-1].version
+        for change in changes[start:]:
+            kind = self._kind_of(change)
+            if kind is not None:
+                yield Seen(kind, change.after, change.version, change.moment)
+
+    def _kind_of(self, change: Change) -> EventType | None:
+        """What a change looks like through the selector: objects come into view and leave it."""
+        if self._namespace and change.key[0] != self._namespace:
+            return None
+        before = change.before is not None and self._matches(change.before.object)
+        after = change.type is not EventType.DELETED and self._matches(change.after.object)
+        if before and after:
+            return EventType.MODIFIED
+        if after:
+            return EventType.ADDED
+        return EventType.DELETED if before else None
+
+    def _bookmark(self) -> Iterator[Seen]:
+        now = self._loop.time()
+        if now < self._next_bookmark:
+            return
+        self._next_bookmark = now + self.bookmark_seconds
+        self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
+        if self._position > self._store.version:
+            return  # of a version that is yet to come a real API server says nothing, not even this
+        self._position = self._store.version
+        yield Seen(EventType.BOOKMARK, None, self._position, 0.0)
+
+    def _tick(self) -> None:
+        if self._loop.time() >= self._end:
+            self.is_open = False
+        self._wake()
+
+    def _wake(self, _: Change | None = None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -16,15 +16,13 @@ import msgspec
 from scaler.clock import Clock, rfc3339
 from scaler.kube.api import NAMESPACES, OWN, PODS, Apply, Object, PatchType, Resource
 from scaler.kube.errors import BadRequestError
-from scaler.sim.apiserver import deletion, pods, reading, refusals, schema, shapes, strategies, validation
+from scaler.sim.apiserver import deletion, pods, reading, refusals, schema, strategies
 from scaler.sim.apiserver.admission import Hook, Review, admit
-from scaler.sim.apiserver.apply import Claims, applied
 from scaler.sim.apiserver.deletion import DeleteOptions, Outcome
 from scaler.sim.apiserver.kinds import BINDINGS, Catalog, Kind
-from scaler.sim.apiserver.patches import json_patch, merge_patch
+from scaler.sim.apiserver.patches import Claims, applied, json_patch, merge_patch, strategic_merge
 from scaler.sim.apiserver.reading import Query, RecordPage
 from scaler.sim.apiserver.store import Key, Record, Store
-from scaler.sim.apiserver.strategic import strategic_merge
 
 # The server's own fields of metadata: what a client sends is ignored.
 _SYSTEM_FIELDS = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
@@ -212,11 +210,11 @@ class ApiServer:
         found = (body.get("apiVersion") or api_version, body.get("kind") or name)
         if found != (api_version, name):
             raise refusals.bad_request(f"the API version in the data {found} does not match the expected {api_version}")
-        problem = shapes.problem(kind, body)
+        problem = schema.mismatch(kind, body)
         if problem:
             raise refusals.bad_request(f"{name} in version {kind.resource.version!r} cannot be handled: {problem}")
         if not kind.custom:
-            body = shapes.without_nulls(body)
+            body = schema.without_nulls(body)
         rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
         metadata = {key: value for key, value in (body.get("metadata") or {}).items() if value not in _EMPTY}
         metadata.pop("managedFields", None)
@@ -275,7 +273,7 @@ class ApiServer:
     def _ensure_namespace(self, name: str) -> None:
         if not name or ("", name) in self.store.table(NAMESPACES).records:
             return
-        if self._strict_namespaces or any(validation.name_problems(NAMESPACES, name)):
+        if self._strict_namespaces or any(strategies.name_problems(NAMESPACES, name)):
             raise refusals.not_found(NAMESPACES, name)
         self.create(NAMESPACES, None, {"metadata": {"name": name}})
 
@@ -301,7 +299,7 @@ class ApiServer:
 
     def _bind(self, namespace: str | None, body: Object) -> Record:
         binding = _private(body)
-        problem = shapes.binding_problem(binding)
+        problem = schema.binding_mismatch(binding)
         if problem:
             raise refusals.bad_request(f"the body is no Binding: {problem}")
         metadata = binding.get("metadata") or {}

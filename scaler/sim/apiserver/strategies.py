@@ -1,17 +1,20 @@
 """What is particular about each kind when it is created or changed: defaults, and what is refused.
 
-A strategy gets a private object and changes it in place; problems go out as `path: what`. Pods have a module of their
-own, custom resources are judged by their schema.
+A strategy gets a private object and changes it in place. Problems with names, metadata and fields go out as
+`path: what`. Pods have a module of their own, custom resources are judged by their schema.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import chain
+from typing import Any, NamedTuple
 
-from scaler.kube.api import Object
-from scaler.sim.apiserver import pods, schema, validation
+from scaler.kube.api import Object, Resource
+from scaler.sim.apiserver import pods, schema
 from scaler.sim.apiserver.kinds import Kind
 
 _Prepare = Callable[[Object], None]
@@ -69,8 +72,7 @@ def _prepare_definition(obj: Object) -> None:
 
 def _definition_problems(obj: Object) -> Iterator[str]:
     spec = obj["spec"]
-    wanted = f"{spec['names']['plural']}.{spec['group']}"
-    if obj["metadata"]["name"] != wanted:
+    if obj["metadata"]["name"] != f"{spec['names']['plural']}.{spec['group']}":
         yield f'metadata.name: Invalid value: "{obj["metadata"]["name"]}": must be spec.names.plural+"."+spec.group'
     if spec["scope"] not in ("Namespaced", "Cluster"):
         yield f'spec.scope: Unsupported value: "{spec["scope"]}": supported values: "Cluster", "Namespaced"'
@@ -102,6 +104,90 @@ def _lease_problems(obj: Object) -> Iterator[str]:
             yield f"spec.{field}: Invalid value: {value}: must be greater than 0"
 
 
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_RBAC_GROUP = "rbac.authorization.k8s.io"
+_MAX_ANNOTATIONS = 256 * 1024
+_MAX_CONFIG_MAP = 1024 * 1024
+
+
+class _Rule(NamedTuple):
+    words: str
+    pattern: str
+    longest: int
+
+    def problems(self, path: str, value: str) -> Iterator[str]:
+        if len(value) > self.longest:
+            yield f'{path}: Invalid value: "{value}": must be no more than {self.longest} characters'
+        if not re.fullmatch(self.pattern, value):
+            yield f'{path}: Invalid value: "{value}": must be {self.words} (regex used for validation: {self.pattern})'
+
+
+_SUBDOMAIN = _Rule("a lowercase RFC 1123 subdomain", rf"{_LABEL}(\.{_LABEL})*", 253)
+_PATH_SEGMENT = _Rule("a path segment", r"(?!\.{1,2}$)[^/%]+", 253)
+_NAMES = {
+    "Namespace": _Rule("a lowercase RFC 1123 label", _LABEL, 63),
+    "Service": _Rule("a DNS-1035 label", r"[a-z]([-a-z0-9]*[a-z0-9])?", 63),
+}
+_QUALIFIED = _Rule("a qualified name", r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", 63)
+_VALUE = _Rule("a valid label", rf"({_QUALIFIED.pattern})?", 63)
+_CONFIG_KEY = _Rule("a valid config key", r"[-._a-zA-Z0-9]+", 253)
+
+
+def name_problems(resource: Resource, name: str) -> Iterator[str]:
+    """What is wrong with a name for that kind."""
+    rule = _PATH_SEGMENT if resource.group == _RBAC_GROUP else _NAMES.get(resource.kind, _SUBDOMAIN)
+    return rule.problems("metadata.name", name)
+
+
+def metadata_problems(metadata: Object) -> Iterator[str]:
+    """What is wrong with labels, annotations, finalizers and owner references."""
+    for key, value in (metadata.get("labels") or {}).items():
+        yield from _label_problems(key, value)
+    yield from _annotation_problems(metadata.get("annotations") or {})
+    for finalizer in metadata.get("finalizers") or ():
+        yield from _key_problems("metadata.finalizers", finalizer)
+    yield from _owner_problems(metadata.get("ownerReferences") or ())
+
+
+@lru_cache(4096)
+def _label_problems(key: str, value: str) -> tuple[str, ...]:
+    """A few labels come again with every write."""
+    return (*_key_problems("metadata.labels", key), *_VALUE.problems("metadata.labels", value))
+
+
+@lru_cache(4096)
+def _key_problems(path: str, key: str) -> tuple[str, ...]:
+    """Of `name` or `prefix/name`."""
+    prefix, slash, name = key.rpartition("/")
+    found = tuple(_SUBDOMAIN.problems(path, prefix)) if slash else ()
+    return (*found, *_QUALIFIED.problems(path, name))
+
+
+def _annotation_problems(annotations: Mapping[str, Any]) -> Iterator[str]:
+    for key in annotations:
+        yield from _key_problems("metadata.annotations", key.lower())
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
+        yield f"metadata.annotations: Too long: may not be more than {_MAX_ANNOTATIONS} bytes"
+
+
+def _owner_problems(owners: Any) -> Iterator[str]:
+    for index, owner in enumerate(owners):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not isinstance(owner, dict) or not owner.get(field):
+                yield f'metadata.ownerReferences[{index}].{field}: Invalid value: "": {field} must not be empty'
+    if sum(1 for owner in owners if isinstance(owner, dict) and owner.get("controller")) > 1:
+        yield "metadata.ownerReferences: Invalid value: Only one reference can have Controller set to true"
+
+
+def config_map_problems(obj: Object) -> Iterator[str]:
+    """Keys and size of a ConfigMap."""
+    entries = [(field, *entry) for field in ("data", "binaryData") for entry in (obj.get(field) or {}).items()]
+    for field, key, _ in entries:
+        yield from _CONFIG_KEY.problems(f"{field}[{key}]", key)
+    if sum(len(str(value).encode("utf-8", "surrogatepass")) for *_, value in entries) > _MAX_CONFIG_MAP:
+        yield f"[]: Too long: may not be more than {_MAX_CONFIG_MAP} bytes"
+
+
 _PREPARE: dict[str, _Prepare] = {
     "Pod": pods.prepare,
     "Namespace": _prepare_namespace,
@@ -112,7 +198,7 @@ _PREPARE: dict[str, _Prepare] = {
 }
 _CHECK_CREATE: dict[str, _Check] = {"Pod": pods.create_problems, "Event": _event_problems}
 _CHECK: dict[str, _Check] = {
-    "ConfigMap": validation.config_map_problems,
+    "ConfigMap": config_map_problems,
     "Service": _service_problems,
     "Lease": _lease_problems,
     "CustomResourceDefinition": _definition_problems,
@@ -131,7 +217,7 @@ def prepare(kind: Kind, obj: Object) -> None:
 def create_problems(kind: Kind, obj: Object) -> list[str]:
     """Why the object must not be created."""
     name = obj["metadata"]["name"]
-    found = chain(validation.name_problems(kind.resource, name), _problems(kind, obj))
+    found = chain(name_problems(kind.resource, name), _problems(kind, obj))
     check = None if kind.custom else _CHECK_CREATE.get(kind.resource.kind)
     return list(chain(found, check(obj) if check else ()))
 
@@ -151,7 +237,7 @@ def update_problems(kind: Kind, old: Object, new: Object) -> list[str]:
 
 
 def _problems(kind: Kind, obj: Object) -> Iterator[str]:
-    yield from validation.metadata_problems(obj["metadata"])
+    yield from metadata_problems(obj["metadata"])
     if kind.custom:
         yield from schema.problems(obj, kind.schema)
     elif kind.resource.kind in _CHECK:

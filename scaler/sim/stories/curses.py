@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from scaler.kube.api import Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.faulty_api import Never
-from scaler.sim.stories.membership import claim_of
+from scaler.sim.stories.instances import claim_of
 from scaler.sim.stories.scenario import Curse
 
 

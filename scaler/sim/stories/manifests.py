@@ -18,7 +18,7 @@ from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, NotFoundError
 from scaler.sim.apiserver.kinds import WORKLOADS
-from scaler.sim.apiserver.shapes import without_nulls
+from scaler.sim.apiserver.schema import without_nulls
 
 KINDS: dict[str, Resource] = {
     resource.kind: resource

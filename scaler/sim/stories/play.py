@@ -18,7 +18,7 @@ from scaler.decide.world import World as Seen
 from scaler.kube.api import KubeApi
 from scaler.settings import Mode, Settings
 from scaler.sim import loop
-from scaler.sim.actors.lws_webhook import label_member
+from scaler.sim.actors.leader_worker_sets import label_member
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Moment, Timeline

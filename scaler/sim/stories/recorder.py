@@ -20,8 +20,7 @@ from scaler.report.reporter import PASSING, PATIENCE
 from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
 from scaler.sim.actors.mirror import Mirror
-from scaler.sim.stories.instances import census, labelled, service_of
-from scaler.sim.stories.membership import claim_of
+from scaler.sim.stories.instances import census, claim_of, labelled, service_of
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
 
 _MAX_FAILURES = 20

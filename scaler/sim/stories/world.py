@@ -19,14 +19,14 @@ from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.controller import Actor
-from scaler.sim.actors.device_plugin import DevicePlugin
+from scaler.sim.actors.devices import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import FaultyApi, nobody
 from scaler.sim.actors.kubelet import Kubelet
-from scaler.sim.actors.makers import makers
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, add_node
 from scaler.sim.actors.operator import AscendOperator
+from scaler.sim.actors.owners import owners
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.load.service import LoadedService
 from scaler.sim.stories.curses import Curses
@@ -135,7 +135,7 @@ class World:
             ),
             NodeLifecycle(api, clock, eviction=timing.eviction),
             GarbageCollector(api),
-            *makers(making),
+            *owners(making),
             *(LoadedService(api, load, self._timeline, self._recorder) for load in self._scenario.load),
             *([AscendOperator(making, clock, cursed=cursed)] if self._scenario.ascend_operator else []),
         ]

@@ -1,24 +1,92 @@
-"""What MindCluster's agents report of a node: the documents of the device plugin and of NodeD, written and read.
+"""The chips of nodes: what agents report of them, and how pods get them.
 
-The formats are those of the real components (docs/reference/faults.md). A node that never had a fault has no document
-here, although a real device plugin always has one. Must not: act on a fault.
+A bound pod that asks for NPUs gets the first chips of its node that are neither taken nor reported faulty, and the
+annotations that say so. The documents of the device plugin and of NodeD have the formats of the real components
+(docs/reference/faults.md); a node that never had a fault has none here, although a real device plugin always has one.
+Chips and addresses are made up from names, so that they are the same in every run.
+Must not: bind pods, act on a fault, or know of rules, jobs and rank tables.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from scaler.clock import Clock, rfc3339
-from scaler.kube.api import CONFIG_MAPS, NODES, KubeApi, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.chips import chip_name, chips_of
+from scaler.sim.actors.controller import RETRY, StandIn, attempt, merge
 from scaler.sim.stories.manifests import ensure_namespace
+
+REAL = "huawei.com/AscendReal"
+CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
+_VENDOR = "huawei.com/"
+
+
+def wanted_chips(pod: Object) -> tuple[str, int]:
+    """The NPU resource that a pod asks for and how many of it; ("", 0) for a pod without."""
+    found = [(name, int(amount)) for name, amount in objects.requests(pod).items() if name.startswith(_VENDOR)]
+    return found[0] if found and found[0][1] else ("", 0)
+
+
+def chips_of(node: Object | None) -> tuple[str, int]:
+    """The NPU resource of a node and how many it was built with, faulty ones included."""
+    capacity = objects.status(node).get("capacity") or {} if node else {}
+    return next(((name, int(amount)) for name, amount in capacity.items() if name.startswith(_VENDOR)), ("", 0))
+
+
+def chip_name(resource: str, index: int) -> str:
+    """As MindCluster calls it: `Ascend910-3`."""
+    return f"{resource.removeprefix(_VENDOR)}-{index}"
+
+
+def chip_index(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def given_chips(pod: Object) -> frozenset[str]:
+    """Names of the chips that the pod has by its annotation."""
+    return frozenset(name for name in objects.annotations_of(pod).get(REAL, "").split(",") if name)
+
+
+def device_annotations(pod: Object, node: str, chips: Iterable[str]) -> dict[str, str]:
+    """What Volcano's plugin and the device plugin write onto a pod that got these chips of `node`."""
+    names = sorted(chips, key=chip_index)
+    devices = [
+        {"device_id": str(chip_index(name)), "device_ip": chip_address(node, name), "super_device_id": str(number)}
+        for number, name in enumerate(names)
+    ]
+    configuration = {
+        "pod_name": objects.name(pod),
+        "server_id": objects.uid(pod),
+        "host_ip": host_address(node),
+        "devices": devices,
+    }
+    return {REAL: ",".join(names), CONFIGURATION: json.dumps(configuration)}
+
+
+def pod_address(pod: Object) -> str:
+    return _address(10, f"{objects.namespace(pod)}/{objects.name(pod)}")
+
+
+def host_address(node: str) -> str:
+    return _address(172, node)
+
+
+def chip_address(node: str, chip: str) -> str:
+    return _address(29, f"{node}/{chip}")
+
+
+def _address(first: int, text: str) -> str:
+    number = zlib.crc32(text.encode())
+    return f"{first}.{number >> 16 & 255}.{number >> 8 & 255}.{max(1, number & 255)}"
+
 
 DEVICE_NAMESPACE, NODE_NAMESPACE = "kube-system", "mindx-dl"
 DEVICE_PREFIX, NODE_PREFIX = "mindx-dl-deviceinfo-", "mindx-dl-nodeinfo-"
@@ -140,3 +208,43 @@ async def put(api: KubeApi, namespace: str, name: str, data: dict[str, str], lab
         await ensure_namespace(api, namespace)
         meta = {"name": name, "namespace": namespace, "labels": labels}
         await api.create(CONFIG_MAPS, namespace, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, **patch})
+
+
+class DevicePlugin(StandIn):
+    """Follows pods and nodes. Driven by what the pods themselves say, so it may be restarted at any time."""
+
+    def __init__(self, api: KubeApi) -> None:
+        super().__init__(api, PODS, NODES, CONFIG_MAPS)
+        self._given: dict[str, frozenset[str]] = {}
+        """Pod uid -> its chips, also before the mirror shows the annotation."""
+
+    async def _round(self) -> float | None:
+        pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod) and not objects.ended(pod)]
+        known = {objects.uid(pod): given_chips(pod) or self._given.get(objects.uid(pod), frozenset()) for pod in pods}
+        self._given = known
+        good = True
+        for pod in pods:
+            if not known[objects.uid(pod)] and not objects.terminating(pod):
+                good = await self._serve(pod, pods) and good
+        return None if good else RETRY
+
+    async def _serve(self, pod: Object, pods: list[Object]) -> bool:
+        """False when a write failed; a pod for which there are not enough chips waits for a change."""
+        node = objects.node_of(pod)
+        resource, number = wanted_chips(pod)
+        taken = {chip for other in pods if objects.node_of(other) == node for chip in self._given[objects.uid(other)]}
+        free = [chip for chip in self._usable(node, resource) if chip not in taken]
+        if not number or len(free) < number:
+            return True
+        chips = self._given[objects.uid(pod)] = frozenset(free[:number])
+        patch: Object = {"metadata": {"annotations": device_annotations(pod, node, chips)}}
+        written = await attempt(merge(self.api, PODS, pod, patch))
+        if not written:
+            self._given[objects.uid(pod)] = frozenset()
+        return written
+
+    def _usable(self, node: str, resource: str) -> list[str]:
+        has, number = chips_of(self.mirror.get(NODES, "", node))
+        faults = reported(self.mirror.all(CONFIG_MAPS), node)
+        names = [chip_name(resource, index) for index in range(number)] if has == resource else []
+        return [name for name in names if name not in faults.chips]

@@ -12,13 +12,12 @@ from functools import partial
 from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Resource
 from scaler.sim.actors.controller import Actor
-from scaler.sim.actors.deployments import Deployments
+from scaler.sim.actors.deployments import Deployments, ReplicaSets
 from scaler.sim.actors.infer_operator import InferOperator
 from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.ome import Ome
 from scaler.sim.actors.pod_groups import PodGroups
-from scaler.sim.actors.replica_sets import ReplicaSets
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.actors.volcano_jobs import VolcanoJobs
@@ -36,7 +35,7 @@ class WhenUsed:
 
     async def run(self) -> None:
         """Wait, then act, until cancelled."""
-        waiting = asyncio.create_task(self._mirror.run(), name="makers mirror")
+        waiting = asyncio.create_task(self._mirror.run(), name="owners mirror")
         try:
             while not any(self._mirror.all(resource) for resource in self._resources):
                 await self._mirror.wait()
@@ -46,7 +45,7 @@ class WhenUsed:
         await self._make(self._api).run()
 
 
-def makers(api: KubeApi, *, counts_unavailable: bool = False) -> Sequence[WhenUsed]:
+def owners(api: KubeApi, *, counts_unavailable: bool = False) -> Sequence[WhenUsed]:
     """The controllers of Kubernetes, Volcano, LeaderWorkerSet, AIBrix, OME and Infer Operator that lead to pods.
 
     Ascend Operator is not among them: where the scaler makes the pods of AscendJobs, it does not run.
