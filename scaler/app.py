@@ -391,7 +391,7 @@ class App:
                 seen = self._tell(before=seen)
             if self.controller.turns != turns or not (self.queue.has_work and self.controller.running):
                 self.health.beat("decision loop")
-            self.reporter.look()
+            self.reporter.write_left_out()
             self._adjust()
             turns = self.controller.turns
             await asyncio.sleep(PULSE)

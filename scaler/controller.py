@@ -28,9 +28,16 @@ from scaler.garbage import no_collection
 from scaler.informers.changes import ElasticServiceChanged, InstanceChanged, RoomChanged, RuleChanged
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
-from scaler.report.reported import Reported
 from scaler.report.reporter import Reporter
-from scaler.report.service_reports import RuleKey, ServiceReport, report_of
+from scaler.report.service_reports import (
+    RuleKey,
+    ServiceReport,
+    arbitration_waits,
+    differs,
+    differs_in_words,
+    report_of,
+    waits_for_room,
+)
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
@@ -99,10 +106,11 @@ class Controller:
         """Decisions in a row that failed for a fault of ours."""
         self._fresh: set[ServiceKey] = set()
         """Services that something happened to since they were reported last."""
-        self._reported = Reported()
         self._decided: tuple[tuple[Service, ...], tuple[Plan, ...]] = ((), ())
+        self._waiting: set[ServiceKey] = set()
+        """Services of which something waits for room."""
         self._waits_for_room = False
-        """Whether some service waits for room, as of the last decision."""
+        """Whether more room would change what is done, as of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
         self._acting: ModeInForce | None = None
         """None while something that is decided on is not seen: nothing is decided then."""
@@ -124,9 +132,9 @@ class Controller:
         await asyncio.sleep(0)  # of ten thousand services each step takes tens of milliseconds
         if self._acting is not ModeInForce.STANDS_BACK:
             for rule in self._state.orphaned_rules():
-                self._reporter.forget(rule)
+                self._reporter.rule_gone(rule)
             for left_over in self._state.left_overs():
-                self._reporter.discard(left_over)
+                self._reporter.delete_left_over(left_over)
             for key in self._state.orphaned_services():
                 self._reporter.service_gone(key)
         async with asyncio.TaskGroup() as acting:
@@ -226,19 +234,18 @@ class Controller:
         from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
         end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
         self._services.leave(key)
-        self._reported.waits_no_more(key)
+        self._waiting.discard(key)
         if now < end:
             self._queue.add_at(key, end)
             return
         del self._leaving[key]
         self._fresh.discard(key)
-        self._reported.forget(key)
         self._metrics.service_gone(key)
         self._reporter.service_gone(key)
         self._queue.forget(key)
         if key.rule and not self._cache.rule_is_named(key.namespace, key.rule):
             self._state.rules.forget(key.namespace, key.rule)
-            self._reporter.forget(RuleKey(key.namespace, key.rule))
+            self._reporter.rule_gone(RuleKey(key.namespace, key.rule))
 
     def _look_at_all(self) -> None:
         for key in {*self._cache.service_keys(), *self._services.keys()}:
@@ -370,19 +377,19 @@ class Controller:
         due: list[tuple[Service, Plan]] = []
         later = asyncio.get_running_loop().time() + WORDS_PATIENCE
         for service, plan in pairs:
-            self._reported.decided(plan)
+            (self._waiting.add if waits_for_room(plan) else self._waiting.discard)(plan.key)
             if service.assumed:
                 continue
-            if plan.key in self._fresh or self._reported.differs(plan):
+            before = self._reporter.plan_of(plan.key)
+            if plan.key in self._fresh or differs(before, plan):
                 due.append((service, plan))
-            elif self._reported.differs_in_words(plan):
+            elif differs_in_words(before, plan):
                 self._queue.add_at(plan.key, later)
         self._fresh.clear()
-        self._waits_for_room = not world.alone and self._reported.waits_for_room(decision.tally)
+        self._waits_for_room = not world.alone and (bool(self._waiting) or arbitration_waits(decision.tally))
         self._metrics.arbitrated(decision.tally)
         reports, slices = list[ServiceReport](), Slices()
         for service, plan in due:
-            self._reported.note(plan)
             self._metrics.planned(service, plan, world.now)
             fault = fault_in(plan)
             if fault:

@@ -20,7 +20,7 @@ from scaler.clock import Clock
 from scaler.decide.world import World
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, LEASES, POD_GROUPS, PODS, SERVICES, Object
 from scaler.names import KEEP_LABEL
-from scaler.report.elastic_services import said_by
+from scaler.report.elastic_services import valid_status
 from scaler.serve import certificates
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -219,8 +219,8 @@ def test_what_a_later_release_notes_on_the_lease_and_on_a_job_stays() -> None:
 def test_times_are_read_out_of_a_status_that_says_more_and_none_out_of_one_that_says_it_otherwise() -> None:
     status = the(recorded(NEXT)["objects"], "ElasticService", "rule-mindie")["status"]
     more = status | {"later": {"a": 1}, "instances": [each | {"later": 1} for each in status["instances"]]}
-    assert said_by(more) == more
-    assert said_by(status | {"running": [2, 1]}) == {}
+    assert valid_status(more) == more
+    assert valid_status(status | {"running": [2, 1]}) == {}
 
 
 @pytest.mark.parametrize("change", [{}, {"now": "2026-11-22T00:00:00Z"}])

@@ -26,6 +26,7 @@ from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Res
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError, StatusError
 from scaler.kube.metadata import Metadata
 from scaler.kube.writer import Writer, controller_uid
+from scaler.report.job_status import JobStatusWriter
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.workloads import ascendjob_objects as objects
@@ -58,7 +59,7 @@ class Executor:
     ) -> None:
         self._cache = cache = state.cache
         self._writes = writes = ExpectedWrites(writer, cache, expectations)
-        self._steps = LifecycleExecutor(writes, cache, clock)
+        self._steps = LifecycleExecutor(writes, cache, JobStatusWriter(writer, clock))
         self._gates = Gates(writer, writes, state)
         self._lookup = JobLookup(cache, writer.find)
         self._guard = RecreationGuard(self._lookup)

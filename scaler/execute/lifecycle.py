@@ -7,32 +7,32 @@ changed meanwhile is looked at again first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
-from scaler.clock import Clock
 from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resize
 from scaler.decide.world import ServiceKey
 from scaler.execute.writes import ExpectedWrites
 from scaler.informers.cache import Cache
 from scaler.informers.records import JobRecord
-from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, PatchType
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, Object, PatchType
+from scaler.report.job_status import JobStatusWriter, replica_statuses
 from scaler.workloads import ascendjob_objects as objects
 from scaler.workloads.ascendjob import rounds_patch
-from scaler.workloads.ascendjob_status import final_patch, replica_statuses
 
 
 class LifecycleExecutor:
     """Raises errors of the seam: the caller tries again after a pause."""
 
-    def __init__(self, writes: ExpectedWrites, cache: Cache, clock: Clock) -> None:
+    def __init__(self, writes: ExpectedWrites, cache: Cache, statuses: JobStatusWriter) -> None:
         self._writes = writes
         self._cache = cache
-        self._clock = clock
+        self._statuses = statuses
 
     async def perform(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> None:
         match step:
             case Record():
-                await self._patch_job(key, record, rounds_patch(record.uid, step.rounds))
+                rounds = rounds_patch(record.uid, step.rounds)
+                await self._writes.patch(key, ASCEND_JOBS, record, rounds, PatchType.MERGE)
             case Remove():
                 await self._remove(key, record, step.pods)
                 if step.pod_group:
@@ -40,23 +40,18 @@ class LifecycleExecutor:
             case Resize():
                 await self._resize(key, record)
             case Finish():
-                await self._patch_job(key, record, self._final_patch(record, step), subresource="status")
+                self._writes.expect(key, ASCEND_JOBS, await self._finish(record, step))
             case Expire():
                 await self._writes.delete(key, ASCEND_JOBS, record, propagation_policy="Background")
             case _:
                 assert_never(step)
 
-    def _final_patch(self, record: JobRecord, step: Finish) -> dict[str, Any]:
+    async def _finish(self, record: JobRecord, step: Finish) -> Object:
         present = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.terminating]
         replicas = replica_statuses(record.job, {pod.name: pod.phase for pod in present})
         started = min((pod.created for pod in present), default=0.0)
         ending = (step.outcome.value, step.reason.value, step.message)
-        return final_patch(record.object, ending, replicas, started, self._clock.timestamp())
-
-    async def _patch_job(
-        self, key: ServiceKey, record: JobRecord, patch: dict[str, Any], *, subresource: str = ""
-    ) -> None:
-        await self._writes.patch(key, ASCEND_JOBS, record, patch, PatchType.MERGE, subresource)
+        return await self._statuses.finish(record.object, ending, replicas, started)
 
     async def _remove(self, key: ServiceKey, record: JobRecord, names: Sequence[str]) -> None:
         """One after the other: lowered replicas go from the highest index down."""

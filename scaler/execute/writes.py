@@ -41,27 +41,22 @@ class ExpectedWrites:
     async def create(self, key: ServiceKey, resource: Resource, body: Object) -> Object:
         """The object as it is after that; one that was there already counts as created."""
         created = await self._writer.create(resource, body["metadata"]["namespace"], body)
-        meta = created["metadata"]
-        self._expectations.expect(
-            key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"], meta["resourceVersion"]
-        )
+        self.expect(key, resource, created)
         return created
 
     async def patch(
-        self,
-        key: ServiceKey,
-        resource: Resource,
-        known: Stored,
-        patch: Any,
-        patch_type: PatchType,
-        subresource: str = "",
+        self, key: ServiceKey, resource: Resource, known: Stored, patch: Any, patch_type: PatchType
     ) -> None:
         """The patch itself has to name the uid."""
-        after = await self._writer.patch(
-            resource, known.namespace, known.name, patch, patch_type=patch_type, subresource=subresource
+        self.expect(
+            key, resource, await self._writer.patch(resource, known.namespace, known.name, patch, patch_type=patch_type)
         )
-        version = str(after["metadata"]["resourceVersion"])
-        self._expectations.expect(key, self._stores[resource], known.namespace, known.name, known.uid, version)
+
+    def expect(self, key: ServiceKey, resource: Resource, after: Object) -> None:
+        """This was written about the service: the watch has to show it as it is `after` that."""
+        meta = after["metadata"]
+        version = str(meta["resourceVersion"])
+        self._expectations.expect(key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"], version)
 
     async def delete(
         self, key: ServiceKey, resource: Resource, known: Stored, *, exactly: bool = False, propagation_policy: str = ""

@@ -22,11 +22,11 @@ from scaler.kube.api import ELASTIC_SERVICES, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from scaler.kube.writer import Writer
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
-from scaler.report.elastic_service import status_of, without_jobs
-from scaler.report.events import Happening
+from scaler.report.events import Event
 from scaler.report.metrics import Metrics
+from scaler.report.service_events import WARNINGS, service_events
 from scaler.report.service_reports import ServiceReport, Subject
-from scaler.report.story import BAD, story_of
+from scaler.report.service_status import status_of, without_jobs
 from scaler.state.own_config_maps import MAX_NAME, digest, object_name
 
 _log = structlog.get_logger("report")
@@ -80,7 +80,7 @@ class StatusWriter:
             _log.info("ElasticServices can be written now")
         return came
 
-    async def put(self, report: ServiceReport) -> list[Happening]:
+    async def put(self, report: ServiceReport) -> list[Event]:
         """Make the cluster say what was decided; gives what has happened to the service since it was said last."""
         key, absent = report.plan.key, self._absent()
         if absent:
@@ -120,7 +120,7 @@ class StatusWriter:
         if known is not None and (change.went_back or not self._cache.elastic_services.of(key)):
             self._known[key] = msgspec.structs.replace(known, uid="")
 
-    async def _put(self, key: ServiceKey, report: ServiceReport) -> list[Happening]:
+    async def _put(self, key: ServiceKey, report: ServiceReport) -> list[Event]:
         record = next(iter(self._cache.elastic_services.of(key)), None)
         known = self._known.get(key, _Known())
         before = known.status
@@ -128,7 +128,7 @@ class StatusWriter:
         if not known.uid or (record is not None and record.uid != known.uid):
             there = await self._found(key, record.name if record is not None else "")
             said = there.get("status")
-            before = before or said_by(said)
+            before = before or valid_status(said)
             known = msgspec.structs.replace(known, name=there["metadata"]["name"], uid=there["metadata"]["uid"])
         generation = record.generation if record is not None else 1
         if record is not None and record.replicas != report.service.replicas:
@@ -139,8 +139,8 @@ class StatusWriter:
             await self._apply(key, known.name, status)
         self._known[key] = _Known(known.name, known.uid, zlib.compress(msgspec.json.encode(status), 1))
         return [
-            Happening(_subject(key, known), reason.value, words, reason in BAD)
-            for reason, words in story_of(before, status)
+            Event(_subject(key, known), str(reason), message, reason in WARNINGS)
+            for reason, message in service_events(before, status)
         ]
 
     async def _apply(self, key: ServiceKey, name: str, status: Object) -> None:
@@ -197,7 +197,7 @@ class StatusWriter:
         try:
             said = (await self._writer.get(ELASTIC_SERVICES, record.namespace, record.name)).get("status")
             report, now = without_jobs(record.service, record.replicas), self._clock.timestamp()
-            status = status_of(report, said_by(said), now, generation=record.generation)
+            status = status_of(report, valid_status(said), now, generation=record.generation)
             if status != said:
                 await self._apply(record.service, record.name, status)
         except NotFoundError:
@@ -277,7 +277,7 @@ class _Said(msgspec.Struct):
     observedGeneration: int = 0  # noqa: N815 - as in the status
 
 
-def said_by(status: object) -> Object:
+def valid_status(status: object) -> Object:
     """A status that was read from the cluster; {} where there is none, or one of another shape than ours."""
     try:
         msgspec.convert(status, _Said)

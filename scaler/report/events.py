@@ -1,7 +1,7 @@
-"""Kubernetes Events about jobs and rules: when one is due and what it says. Pure but for two small memories.
+"""Kubernetes Events about jobs, rules and services: what they say, how many are written, and their only writer.
 
-Reasons are exactly the names of decide.world.Reason and Warning. An event's name derives from what it says, so that a
-repetition, also by the next leader, finds the first one and counts it up. Must not write anything.
+Reasons are the names of decide.world.Reason and Warning, and of service_events. An event's name derives from what it
+says, so that a repetition, also by the next leader, finds the first one and counts it up.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ import hashlib
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
-from scaler.clock import rfc3339
+import structlog
+
+from scaler.clock import Clock, rfc3339
 from scaler.decide.world import Reason
-from scaler.kube.api import Object
+from scaler.kube.api import EVENTS, Object, PatchType
+from scaler.kube.errors import AlreadyExistsError, BadRequestError, ForbiddenError, InvalidError, NotFoundError
+from scaler.kube.writer import Writer
+from scaler.report.metrics import Metrics
 from scaler.report.service_reports import Subject
 from scaler.state.own_config_maps import object_name
 
@@ -21,6 +26,7 @@ REPEAT_AFTER = 600.0
 """Seconds within which an event is not written twice in a row."""
 _MAX_MESSAGE = 1024
 _REMEMBERED = 10_000
+_log = structlog.get_logger("report")
 
 NEEDS_ATTENTION = frozenset(
     {
@@ -41,7 +47,7 @@ NEEDS_ATTENTION = frozenset(
 """Reasons that give an event of type Warning; every other reason is Normal, every note is a Warning."""
 
 
-class Happening(NamedTuple):
+class Event(NamedTuple):
     """What happened; two equal ones are the same event."""
 
     subject: Subject
@@ -57,9 +63,9 @@ class Happening(NamedTuple):
         return f"{object_name(self.subject.name, 200)}.{digest}"
 
 
-def event(happening: Happening, now: float) -> Object:
-    """The core/v1 Event that tells `happening` for the first time."""
-    subject, at = happening.subject, rfc3339(now)
+def event_object(event: Event, now: float) -> Object:
+    """The core/v1 Event that says `event` for the first time."""
+    subject, at = event.subject, rfc3339(now)
     involved = {
         "apiVersion": subject.api_version, "kind": subject.kind, "namespace": subject.namespace,
         "name": subject.name, "uid": subject.uid,
@@ -67,11 +73,11 @@ def event(happening: Happening, now: float) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"namespace": subject.namespace, "name": happening.event_name},
+        "metadata": {"namespace": subject.namespace, "name": event.event_name},
         "involvedObject": {key: value for key, value in involved.items() if value},
-        "reason": happening.reason,
-        "message": happening.message[:_MAX_MESSAGE],
-        "type": "Warning" if happening.warning else "Normal",
+        "reason": event.reason,
+        "message": event.message[:_MAX_MESSAGE],
+        "type": "Warning" if event.warning else "Normal",
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "reportingInstance": "",
@@ -96,23 +102,57 @@ class Filter:
     def __init__(self) -> None:
         self._histories: OrderedDict[Subject, tuple[str, float, float, float]] = OrderedDict()
 
-    def objection(self, happening: Happening, now: float) -> str:
+    def objection(self, event: Event, now: float) -> str:
         """Why not to write this now: "repeated" when it was the last about this object, for REPEAT_AFTER; "spam" beyond
         a burst, then one event a minute, so that a flapping job cannot flood etcd. "" = to be written."""
-        name, told, tokens, since = self._histories.pop(happening.subject, ("", 0.0, float(self.BURST), now))
-        repeated = name == happening.event_name and now - told < REPEAT_AFTER
+        name, at, tokens, since = self._histories.pop(event.subject, ("", 0.0, float(self.BURST), now))
+        repeated = name == event.event_name and now - at < REPEAT_AFTER
         if not repeated:
-            name, told = happening.event_name, now
+            name, at = event.event_name, now
             tokens, since = min(self.BURST, tokens + (now - since) / self.REFILL), now
         spam = not repeated and tokens < 1
-        self._histories[happening.subject] = (name, told, tokens if repeated or spam else tokens - 1, since)
+        self._histories[event.subject] = (name, at, tokens if repeated or spam else tokens - 1, since)
         self._forget(now)
         return "repeated" if repeated else "spam" if spam else ""
 
     def _forget(self, now: float) -> None:
         """The oldest, when they make no difference any more, or are too many."""
         while self._histories:
-            _, told, _, since = next(iter(self._histories.values()))
-            if len(self._histories) <= _REMEMBERED and max(told, since) >= now - self.BURST * self.REFILL:
+            _, at, _, since = next(iter(self._histories.values()))
+            if len(self._histories) <= _REMEMBERED and max(at, since) >= now - self.BURST * self.REFILL:
                 break
             self._histories.popitem(last=False)
+
+
+class EventWriter:
+    """Raises KubeError; writing again is always right."""
+
+    def __init__(self, writer: Writer, clock: Clock, metrics: Metrics) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._metrics = metrics
+        self._filter = Filter()
+
+    def passes(self, event: Event) -> bool:
+        """Whether it is to be written now, and not repeated or one too many; to be asked once for each event."""
+        objection = self._filter.objection(event, self._clock.now())
+        if objection == "spam":
+            self._metrics.report_dropped("event", objection)
+        return not objection
+
+    async def write(self, event: Event) -> None:
+        """Create it or count it up. What is refused would be refused again, and is dropped: the namespace is going, or
+        events may not be written."""
+        try:
+            await self._create_or_count(event)
+        except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
+            self._metrics.report_dropped("event", "refused")
+            _log.warning("event refused", about=event.subject.name, error=str(error))
+
+    async def _create_or_count(self, event: Event) -> None:
+        namespace, name, now = event.subject.namespace, event.event_name, self._clock.server()
+        try:
+            await self._writer.create(EVENTS, namespace, event_object(event, now))
+        except AlreadyExistsError:
+            patch = repetition(await self._writer.get(EVENTS, namespace, name), now)
+            await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)

@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
 from scaler.report.conditions import Conditions, conditions, running_index
-from scaler.report.reported import ROOM_REASONS
+from scaler.report.service_reports import ROOM_REASONS
 from scaler.rules.rule import Rule
 
 MOST_OF_NAMESPACE, MOST = 200, 2000

@@ -1,6 +1,5 @@
-"""What the reporter works from after a pass: one frozen value per service, from its plan and the cache.
-
-This module decides nothing, and must not know how anything is written.
+"""What the reporter works from after a pass: one frozen value per service, from its plan and the cache; and whether a
+plan is to be reported. Pure.
 """
 
 from __future__ import annotations
@@ -10,17 +9,29 @@ from typing import NamedTuple
 
 import msgspec
 
-from scaler.decide.world import Plan, Service
+from scaler.decide.world import Plan, Reason, Service, State, Tally
 from scaler.informers.cache import Cache
 from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
+from scaler.report.job_status import ReplicaStatuses, replica_statuses
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid
 from scaler.state.own_config_maps import Name
-from scaler.workloads.ascendjob_status import ReplicaStatuses, replica_statuses
 
 RuleKey = Name
 """A rule ConfigMap, existing or not."""
+ROOM_REASONS = frozenset(
+    {
+        Reason.MINIMUM_DOES_NOT_FIT,
+        Reason.MINIMUM_TOO_LARGE,
+        Reason.MINIMUM_NOT_SCHEDULED,
+        Reason.WAITING_FOR_ROOM,
+        Reason.WAITING_FOR_CAPACITY,
+        Reason.WAITING_FOR_SCHEDULER,
+        Reason.REVOKED,
+    }
+)
+"""Reasons that may end, or be put off, because something else is free or because some pod was bound."""
 
 
 class Subject(NamedTuple):
@@ -41,7 +52,7 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     jobs: Mapping[str, JobRecord] = {}
     """Owner uid -> AscendJob as the cache has it, where its status is ours to write."""
     subjects: Mapping[str, Subject] = {}
-    """Instance uid -> whom events about it are about; there are none about any other."""
+    """Instance uid -> the object of events about it; there are none about any other."""
     replicas: Mapping[str, ReplicaStatuses] = {}
     """Owner uid -> its pods, of those in `jobs` and perhaps more."""
     rule_uid: str = ""
@@ -90,7 +101,7 @@ def _why_alone(service: Service) -> str:
 
 
 def _subject(cache: Cache, uid: str) -> Subject | None:
-    """The job, or the first pod of an instance that only its pods tell of."""
+    """The job, or the first pod of an instance that is known from its pods alone."""
     job = cache.job(uid)
     if job is not None:
         resource = ASCEND_JOBS if job.kind == ASCEND_JOBS.kind else VOLCANO_JOBS
@@ -101,3 +112,37 @@ def _subject(cache: Cache, uid: str) -> Subject | None:
 
 def _phases(cache: Cache, uid: str) -> dict[str, str]:
     return {pod.name: pod.phase for pod in cache.pods_of(uid).values() if not pod.terminating}
+
+
+def waits_for_room(plan: Plan) -> bool:
+    """Whether more room would change what is done about the service."""
+    return any(verdict.reason in ROOM_REASONS for verdict in plan.verdicts)
+
+
+def arbitration_waits(tally: Tally | None) -> bool:
+    """The same of all services that are weighed against each other."""
+    if tally is None:
+        return False
+    return bool(tally.minimums_waiting or tally.scale_ups_waiting or tally.in_backoff or tally.probing)
+
+
+def differs(before: Plan | None, plan: Plan) -> bool:
+    """Whether people would see another state, reason or number than of the plan that was reported before."""
+    if before is None or before is plan:
+        return before is None
+    return _numbers(before) != _numbers(plan) or _reasons(before) != _reasons(plan)
+
+
+def differs_in_words(before: Plan | None, plan: Plan) -> bool:
+    """Whether anything at all is different that people can see."""
+    if before is None or before is plan:
+        return before is None
+    return before.verdicts != plan.verdicts or before.notes != plan.notes
+
+
+def _numbers(plan: Plan) -> tuple[object, ...]:
+    return plan.target_index, plan.target, plan.complete, plan.serves, plan.groups, plan.replicas
+
+
+def _reasons(plan: Plan) -> list[tuple[str, State, Reason]]:
+    return [(verdict.uid, verdict.state, verdict.reason) for verdict in plan.verdicts]

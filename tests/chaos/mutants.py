@@ -18,7 +18,7 @@ from scaler.execute import gates, writes
 from scaler.informers import cache, pod_instances, sight, store
 from scaler.informers import informer as watch
 from scaler.kube import outbox, writer
-from scaler.report import story
+from scaler.report import service_events
 from scaler.state import expectations, instances, queue
 from tests.chaos.aimed import FAMILIES
 from tests.chaos.gated_schedule import gated_schedule
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant("failed actions are not tried again", controller, "Controller._perform",
            "self._queue.add_after_backoff(key)", "pass", "failed once"),
     Mutant("what is dirtied while processed is lost", queue, "WorkQueue.done", "if key in", f"{NEVER}key in", "busy"),
-    Mutant("the release before is thought to say how many are wanted", story, "_of_scale",
+    Mutant("the release before is thought to say how many are wanted", service_events, "_of_scale",
            'before.get("wanted", "all")', 'before["wanted"]', "upgrade"),
     Mutant("rechecks never come", controller, "Controller._recheck", "if moment:", "if False:", "broken for good"),
     Mutant("nodes that change are not looked at", cache, "Cache._on_faults", "self.mark(uid)", "pass", "node lost"),

@@ -20,7 +20,7 @@ from rich.cells import cell_len
 
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import LEASES, NODES, Object, PatchType
-from scaler.report.elastic_service import status_of, without_jobs
+from scaler.report.service_status import status_of, without_jobs
 from scaler.rules.rule import ALL
 from scaler.sim.loop import run
 from scaler.tools.cluster import screen

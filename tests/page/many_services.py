@@ -15,7 +15,7 @@ from pathlib import Path
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, KubeApi, Object, PatchType, Resource
-from scaler.report.elastic_service import status_of
+from scaler.report.service_status import status_of
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import silence_logs

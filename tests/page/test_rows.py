@@ -10,7 +10,7 @@ import pytest
 
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, Object, PatchType
-from scaler.report.elastic_service import status_of
+from scaler.report.service_status import status_of
 from scaler.rules.rule import ALL
 from scaler.sim.loop import run
 from scaler.tools.cluster.reading import Cluster, ServiceView

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scaler.decide.world import Reason, State, Warning
-from scaler.report import elastic_service
-from scaler.report.story import ServiceEvent
+from scaler.report import service_status
+from scaler.report.service_events import ServiceEventReason
 from scaler.tools.answers.answer import MEND, NOTHING, STEPS, WAIT
 from scaler.tools.page.server import STATIC
 
@@ -20,7 +20,7 @@ OURS = sorted(STATIC.glob("*.js"))
 WORDS = {language: json.loads((STATIC / f"words-{language}.json").read_text("utf-8")) for language in ("en", "zh")}
 SENTENCES = json.loads((STATIC / "sentences-zh.json").read_text("utf-8"))
 STANDINGS = {"Complete", "Incomplete", "MinimumRuns", "NoJobs", "NothingLost", "OutOfTouch", "Valid"}
-"""What report.elastic_service says of a whole service, beside reasons and warnings."""
+"""What report.service_status says of a whole service, beside reasons and warnings."""
 CODE = {file.name: file.read_text("utf-8") for file in OURS}
 
 
@@ -38,15 +38,15 @@ def test_every_text_is_there_and_translated() -> None:
 
 
 def test_every_reason_warning_and_state_has_words() -> None:
-    names = {f"reason.{one.value}" for one in (*Reason, *Warning, *ServiceEvent)} | {
+    names = {f"reason.{one.value}" for one in (*Reason, *Warning, *ServiceEventReason)} | {
         f"state.{one.value}" for one in State
     }
     assert names - WORDS["en"].keys() == set()
 
 
 def test_every_reason_warning_event_and_standing_has_a_chinese_sentence() -> None:
-    assert SENTENCES.keys() == {one.value for one in (*Reason, *Warning, *ServiceEvent)} | STANDINGS | {
-        elastic_service.RESTING
+    assert SENTENCES.keys() == {one.value for one in (*Reason, *Warning, *ServiceEventReason)} | STANDINGS | {
+        service_status.RESTING
     }
     assert [name for name, text in SENTENCES.items() if not re.search(r"[\u4e00-\u9fff].*。$", text)] == []
 
@@ -58,8 +58,8 @@ def test_every_step_of_what_to_do_next_is_translated() -> None:
 
 
 def test_the_standings_are_those_that_the_controller_says() -> None:
-    code = Path(elastic_service.__file__).read_text("utf-8")
-    assert set(re.findall(r'Standing\("(\w+)"', code)) == STANDINGS
+    code = Path(service_status.__file__).read_text("utf-8")
+    assert set(re.findall(r'Statement\("(\w+)"', code)) == STANDINGS
 
 
 def test_the_code_says_only_what_is_in_the_dictionary() -> None:

@@ -13,10 +13,10 @@ from scaler.decide.world import Service
 from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from scaler.report.job_status import ReplicaStatuses
 from scaler.report.service_reports import ServiceReport, Subject
 from scaler.sim.apiserver.patches import merge_patch
 from scaler.workloads.ascendjob import read_job
-from scaler.workloads.ascendjob_status import ReplicaStatuses
 from tests.builders import plan, service
 
 

@@ -24,7 +24,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import NotFoundError, UnknownOutcomeError
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
-from scaler.report.elastic_services import names_of, said_by
+from scaler.report.elastic_services import names_of, valid_status
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -222,8 +222,8 @@ def test_a_status_that_somebody_filled_with_garbage_is_not_believed_and_written_
 
 
 def test_only_what_has_our_types_is_believed() -> None:
-    assert said_by(None) == {}
-    assert [said_by(status) for status in GARBAGE] == [{}] * len(GARBAGE)
+    assert valid_status(None) == {}
+    assert [valid_status(status) for status in GARBAGE] == [{}] * len(GARBAGE)
 
 
 def test_thousands_that_a_tenant_made_cost_others_nothing() -> None:

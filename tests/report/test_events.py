@@ -5,29 +5,29 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.report.events import REPEAT_AFTER, Filter, Happening, event, repetition
+from scaler.report.events import REPEAT_AFTER, Event, Filter, event_object, repetition
 from scaler.report.service_reports import Subject
 
 JOB = Subject("mindxdl.gitee.com/v1", "AscendJob", "default", "p0", "uid-p0")
-HELD = Happening(JOB, "WaitingForRatio", "waits for group1")
+HELD = Event(JOB, "WaitingForRatio", "waits for group1")
 
 
 def test_an_event_says_who_why_and_when() -> None:
-    found = event(HELD, now=0)
+    found = event_object(HELD, now=0)
     assert found["involvedObject"]["uid"] == "uid-p0"
     assert (found["reason"], found["message"], found["type"]) == ("WaitingForRatio", "waits for group1", "Normal")
     assert found["firstTimestamp"] == found["lastTimestamp"] == "1970-01-01T00:00:00Z"
-    assert event(HELD._replace(warning=True), now=0)["type"] == "Warning"
+    assert event_object(HELD._replace(warning=True), now=0)["type"] == "Warning"
 
 
 def test_the_same_thing_has_the_same_name_and_anything_else_another() -> None:
     others = [HELD._replace(reason="Paused"), HELD._replace(message="x"), HELD._replace(subject=JOB._replace(uid="2"))]
     assert len({HELD.event_name, *(other.event_name for other in others)}) == 4
-    assert Happening(JOB, "WaitingForRatio", "waits for group1").event_name == HELD.event_name
+    assert Event(JOB, "WaitingForRatio", "waits for group1").event_name == HELD.event_name
 
 
 def test_a_rule_that_does_not_exist_is_named_without_a_uid() -> None:
-    found = event(Happening(Subject("v1", "ConfigMap", "default", "rule"), "RuleMissing", ""), now=0)
+    found = event_object(Event(Subject("v1", "ConfigMap", "default", "rule"), "RuleMissing", ""), now=0)
     assert "uid" not in found["involvedObject"]
 
 
@@ -36,7 +36,7 @@ def test_a_very_long_name_still_gives_an_object_name() -> None:
 
 
 def test_a_repetition_is_counted() -> None:
-    assert repetition(event(HELD, now=0), now=60) == {"count": 2, "lastTimestamp": "1970-01-01T00:01:00Z"}
+    assert repetition(event_object(HELD, now=0), now=60) == {"count": 2, "lastTimestamp": "1970-01-01T00:01:00Z"}
 
 
 @given(count=st.none() | st.text() | st.integers(1))
@@ -44,9 +44,9 @@ def test_an_event_of_any_shape_can_be_repeated(count: object) -> None:
     assert repetition({"count": count}, 0)["count"] == (count if isinstance(count, int) else 1) + 1
 
 
-def objections(*told: tuple[Happening, float]) -> list[str]:
+def objections(*told: tuple[Event, float]) -> list[str]:
     strict = Filter()
-    return [strict.objection(happening, now) for happening, now in told]
+    return [strict.objection(event, now) for event, now in told]
 
 
 def test_the_same_twice_in_a_row_is_news_only_after_ten_minutes() -> None:
@@ -59,7 +59,7 @@ def test_the_same_after_something_else_is_news_at_once() -> None:
     assert objections((HELD, 0), (runs, 0), (HELD, 0), (HELD, 0)) == ["", "", "", "repeated"]
 
 
-def flapping(times: int, subject: Subject = JOB) -> list[tuple[Happening, float]]:
+def flapping(times: int, subject: Subject = JOB) -> list[tuple[Event, float]]:
     return [(HELD._replace(subject=subject, message=str(number)), 0) for number in range(times)]
 
 

@@ -121,7 +121,7 @@ def test_nothing_of_a_forgotten_rule_remains() -> None:
         await told(
             cluster,
             lambda to: to.note([report(cluster, HELD)]),
-            lambda to: to.forget(RuleKey(jobs.NAMESPACE, "rule")),
+            lambda to: to.rule_gone(RuleKey(jobs.NAMESPACE, "rule")),
         )
         assert cluster.peek(CONFIG_MAPS) == []
 

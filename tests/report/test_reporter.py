@@ -260,7 +260,7 @@ def test_a_rule_that_no_job_names_loses_its_config_map() -> None:
 
     async def script(reporter: Reporter) -> None:
         await notes(msgspec.structs.replace(COLD, last_valid=LastValid("{}")))(reporter)
-        reporter.forget(RULE)
+        reporter.rule_gone(RULE)
 
     play(store, script)
     assert store.names("configmaps") == []
@@ -273,7 +273,7 @@ def test_what_an_earlier_process_left_of_a_forgotten_rule_goes_but_only_what_is_
     )
 
     async def script(reporter: Reporter) -> None:
-        reporter.forget(RULE)
+        reporter.rule_gone(RULE)
 
     play(store, script)
     assert store.log == []
@@ -284,7 +284,7 @@ def test_a_job_that_turns_up_in_time_keeps_them() -> None:
 
     async def script(reporter: Reporter) -> None:
         await notes(COLD, pause=0.2)(reporter)
-        reporter.forget(RULE)
+        reporter.rule_gone(RULE)
         await reporter.note([LATER])
 
     play(store, script)
@@ -388,3 +388,13 @@ def test_conditions_and_events_of_one_namespace_leave_room_for_others() -> None:
     play(store, notes(report("12P > 1P", ", ".join(f"{name} Held" for name in names))))
     assert store.busiest == PARALLEL_WRITES_OF_ONE < PARALLEL_WRITES
     assert len(events(store)) == len(names)
+
+
+def test_what_was_reported_of_a_service_is_forgotten_with_it() -> None:
+    async def script(reporter: Reporter) -> None:
+        await reporter.note([COLD])
+        assert reporter.plan_of(COLD.plan.key) is COLD.plan
+        reporter.service_gone(COLD.plan.key)
+        assert reporter.plan_of(COLD.plan.key) is None
+
+    play(cluster(), script)

@@ -23,10 +23,10 @@ from scaler.kube.api import (
     PatchType,
 )
 from scaler.kube.errors import ForbiddenError, UnknownOutcomeError
-from scaler.report.elastic_service import status_of, without_jobs
+from scaler.report.conditions import JOB_LABEL, MAX_SELECTOR, scaling_limited, selector_of
 from scaler.report.elastic_services import _UNDECLARED
-from scaler.report.scaling import JOB_LABEL, MAX_SELECTOR, scaling_limited, selector_of
-from scaler.report.story import story_of
+from scaler.report.service_events import service_events
+from scaler.report.service_status import status_of, without_jobs
 from scaler.rules.rule import ALL, RuleOptions
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.selectors import label_predicate
@@ -70,16 +70,16 @@ def test_the_number_is_a_column_and_what_follows_from_it_a_condition(
 ) -> None:
     seen = service(LADDER, AT_TWO, replicas=replicas)
     assert said(AT_TWO, replicas)["wanted"] == wanted
-    assert scaling_limited(seen, plan(seen)) == (condition == "BelowMinimum", condition, words)
+    assert scaling_limited(seen, plan(seen)) == (condition == "BelowMinimum", (condition, words))
 
 
 def test_a_ladder_with_a_gap_says_which_ratio_is_next() -> None:
     seen = service("4P2D > 1P1D", AT_TWO, replicas=3)
-    assert scaling_limited(seen, plan(seen)).message == (
+    assert scaling_limited(seen, plan(seen))[1].message == (
         "3 instances are wanted; the next ratio has 6: works up to 4 group0 + 2 group1"
     )
     without = service(None, AT_TWO, replicas=3)
-    assert scaling_limited(without, plan(without)).reason == "NoRule"
+    assert scaling_limited(without, plan(without))[1].reason == "NoRule"
 
 
 def test_while_a_lower_number_is_delayed_nothing_rests_and_the_condition_says_until_when() -> None:
@@ -99,14 +99,14 @@ def test_who_scales_down_degrades_nothing(replicas: int, states: str) -> None:
     before = said(ALL_RUN)
     after = said(states, replicas, before)
     assert condition(after, "Degraded")["status"] == "False"
-    assert [reason for reason, _ in story_of(before, after)] == ["Scaled"]
+    assert [reason for reason, _ in service_events(before, after)] == ["Scaled"]
 
 
 def test_a_loss_below_the_number_is_one() -> None:
     before = said(ALL_RUN, 3)
     after = said(AT_TWO, 3, before)
     assert condition(after, "Degraded")["status"] == "True"
-    assert [reason for reason, _ in story_of(before, after)] == ["Degraded"]
+    assert [reason for reason, _ in service_events(before, after)] == ["Degraded"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_loss_below_the_number_is_one() -> None:
 )
 def test_a_change_of_the_number_is_one_event_with_what_follows(before: int, after: int, words: str) -> None:
     was = said(AT_TWO, before)
-    ((reason, message),) = story_of(was, said(AT_TWO, after, was))
+    ((reason, message),) = service_events(was, said(AT_TWO, after, was))
     assert reason == "Scaled"
     assert message.startswith(words)
 
@@ -129,15 +129,15 @@ def test_a_change_of_the_number_is_one_event_with_what_follows(before: int, afte
 def test_pods_that_came_to_an_end_between_two_looks_because_of_the_number_are_no_loss() -> None:
     before = said(ALL_RUN, 2)  # they end
     after = said("p0 Running, d0 Running", 2, before)
-    assert story_of(before, after) == []
+    assert service_events(before, after) == []
     lost = said("p0 Running, d0 Held", 2, before)
-    assert [reason for reason, _ in story_of(before, lost)] == ["Unavailable"]
+    assert [reason for reason, _ in service_events(before, lost)] == ["Unavailable"]
 
 
 def test_a_status_of_an_earlier_version_is_one_of_a_service_that_nobody_scaled() -> None:
     before = said(ALL_RUN)
     del before["wanted"]
-    assert story_of(before, said(ALL_RUN, ALL, before)) == []
+    assert service_events(before, said(ALL_RUN, ALL, before)) == []
 
 
 # The selector

@@ -49,8 +49,8 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import ForbiddenError, NotFoundError
-from scaler.report.elastic_service import status_of
 from scaler.report.service_reports import ServiceReport, report_of
+from scaler.report.service_status import status_of
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_text, at
 from scaler.settings import Mode

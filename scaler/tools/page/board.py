@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import Object
-from scaler.report.elastic_service import status_of
+from scaler.report.service_status import status_of
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.tools.cluster.detail import is_true, largest_wanted, urgency, wanted
 from scaler.tools.cluster.reading import Cluster, ServiceView

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from scaler.decide.life import Life, RunPolicy
 from scaler.decide.world import Reason, State, Verdict
 from scaler.kube.api import Object
-from scaler.sim.apiserver.patches import merge_patch
-from scaler.workloads.ascendjob_status import (
+from scaler.report.job_status import (
     JobSummary,
     already_says,
     final_patch,
     merge_diff,
     status_patch,
 )
+from scaler.sim.apiserver.patches import merge_patch
 from tests.builders import instance
 from tests.report.fakes import job
 

@@ -1,7 +1,10 @@
-"""The status of an AscendJob, from a verdict or an ending: conditions, counts, start and completion time. Pure.
+"""The status of an AscendJob: conditions, counts, start and completion time. And its only writer.
+
+Until a job ends its status follows what is decided about it; its end is a decision, and the last status. Either is
+written only onto the version that it was made from, and nothing once the last condition is there.
 
 The last condition is the present one, because the CRD's `State` column prints its type. Unlike the operator, `Running`
-is True only while all pods run, never longer. Conditions of other types belong to somebody else and are kept.
+is True only while all pods run, never longer. Conditions of other types are kept.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from scaler.clock import rfc3339
+from scaler.clock import Clock, rfc3339
 from scaler.decide.world import Instance, State, Verdict
-from scaler.kube.api import Object
+from scaler.kube.api import ASCEND_JOBS, Object, PatchType
+from scaler.kube.writer import Writer
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.rules.values import as_list, at
 from scaler.workloads.ascendjob import Job, final_condition
@@ -34,7 +38,7 @@ ReplicaStatuses = Mapping[str, Mapping[str, int]]
 
 
 class JobSummary(NamedTuple):
-    """What one pass has to say about one job; see `status_patch`."""
+    """What was decided about one job; see `status_patch`."""
 
     instance: Instance
     verdict: Verdict
@@ -42,6 +46,32 @@ class JobSummary(NamedTuple):
     replicas: ReplicaStatuses
     started: float = 0.0
     """When its oldest pod was made, as the API server counts; 0.0 without pods."""
+
+
+class JobStatusWriter:
+    """Raises KubeError: ConflictError for a job that has changed."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def report(self, job: Object, summary: JobSummary) -> None:
+        """Say what was decided, unless the status says so already or is the last one."""
+        patch = status_patch(job, summary, self._clock.timestamp())
+        if patch is not None:
+            await self._send(job, patch)
+
+    async def finish(
+        self, job: Object, ending: tuple[str, str, str], replicas: ReplicaStatuses, started: float
+    ) -> Object:
+        """Write the last status (see `final_patch`); gives the job as it is after that."""
+        return await self._send(job, final_patch(job, ending, replicas, started, self._clock.timestamp()))
+
+    async def _send(self, job: Object, patch: dict[str, Any]) -> Object:
+        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+        return await self._writer.patch(
+            ASCEND_JOBS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status"
+        )
 
 
 def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] | None:
@@ -79,7 +109,7 @@ def final_patch(
 
 
 def replica_statuses(job: Job, phases: Mapping[str, str]) -> ReplicaStatuses:
-    """Of a job whose pods have these phases, by name. Without those that are terminating: they are nobody's."""
+    """Of a job whose pods have these phases, by name. Without those that are terminating."""
     counts: dict[str, Counter[str]] = {}
     for name in job.pods:
         kind = LEADER if name.startswith(f"{job.name}-{LEADER.lower()}-") else WORKER

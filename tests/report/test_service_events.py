@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scaler.kube.api import Object
-from scaler.report.elastic_service import status_of
-from scaler.report.story import story_of
+from scaler.report.service_events import service_events
+from scaler.report.service_status import status_of
 from tests.builders import service
 from tests.report.fakes import report, report_of
 
@@ -20,7 +20,7 @@ def said(states: str, ladder: str = LADDER) -> Object:
 
 def told(before: str, after: str, ladder: str = LADDER) -> list[tuple[str, str]]:
     was = said(before, ladder)
-    return [(reason.value, words) for reason, words in story_of(was, status_of(report(ladder, after), was, LATER))]
+    return [(str(reason), words) for reason, words in service_events(was, status_of(report(ladder, after), was, LATER))]
 
 
 ALL = "p0 Running, p1 Running, p2 Running, d0 Running"
@@ -58,18 +58,18 @@ def test_a_loss_names_the_instances_and_the_first_three_of_many() -> None:
 
 def test_nothing_is_told_at_rest_and_of_what_nobody_knows() -> None:
     assert told(ALL, ALL) == []
-    assert story_of({}, said(ALL)) == []
+    assert service_events({}, said(ALL)) == []
 
 
 def test_a_rule_that_changed_is_told_with_its_ratios_and_what_follows() -> None:
     was = said(ALL)
     now = status_of(report("1P1D", ALL), was, LATER)
     was["rule"]["inForce"], now["rule"]["inForce"] = "a", "b"
-    ((event, message),) = story_of(was, now)
+    ((event, message),) = service_events(was, now)
     assert event == "RuleChanged"
     assert message.startswith("another rule is in force: 1 group0 + 1 group1; before: 3 group0 + 1 group1 > ")
     assert message.endswith("; now runs 1 group0 + 1 group1, the largest ratio that its jobs allow")
-    again = [words for _, words in story_of(was, was | {"rule": now["rule"]})]
+    again = [words for _, words in service_events(was, was | {"rule": now["rule"]})]
     assert again[0].startswith("another rule is in force: the ratios are the same, ")
 
 
@@ -77,21 +77,21 @@ def test_a_target_that_changed_is_told_when_nothing_else_happened() -> None:
     was, now = said(ONE), said(ONE)
     now["targetRatio"] = {"index": 2, "counts": {"group0": 1, "group1": 1}}
     words = "works towards 1 group0 + 1 group1, before 2 group0 + 1 group1"
-    assert story_of(was, now) == [("TargetChanged", words)]
+    assert service_events(was, now) == [("TargetChanged", words)]
 
 
 def test_a_service_that_is_to_rest_says_so_once() -> None:
     was = said(ALL)
     rests = report_of(service(LADDER, "p0 Held, p1 Held, p2 Held, d0 Held", replicas=0))
     now = status_of(rests, was, LATER)
-    assert story_of(was, now) == [("Scaled", "no instance is wanted, before all; the service rests")]
-    assert story_of(now, status_of(rests, now, LATER)) == []
+    assert service_events(was, now) == [("Scaled", "no instance is wanted, before all; the service rests")]
+    assert service_events(now, status_of(rests, now, LATER)) == []
 
 
 def test_pauses_and_a_rule_that_is_valid_again_are_told() -> None:
     was, now = said(ALL), said(ALL)
     now["rule"] = now["rule"] | {"paused": True}
-    assert [reason for reason, _ in story_of(was, now)] == ["Paused"]
-    assert [reason for reason, _ in story_of(now, was)] == ["Resumed"]
+    assert [reason for reason, _ in service_events(was, now)] == ["Paused"]
+    assert [reason for reason, _ in service_events(now, was)] == ["Resumed"]
     invalid = was | {"conditions": [found | {"status": "False"} for found in was["conditions"]]}
-    assert [reason for reason, _ in story_of(invalid, was)] == ["RuleValid"]
+    assert [reason for reason, _ in service_events(invalid, was)] == ["RuleValid"]

@@ -11,8 +11,8 @@ import yaml
 
 from scaler.decide.world import RuleProblem, ServiceKey, Warning
 from scaler.kube.api import Object
-from scaler.report.elastic_service import MAX_BYTES, status_of
 from scaler.report.service_reports import ServiceReport
+from scaler.report.service_status import MAX_BYTES, status_of
 from tests.builders import NOW, instance, plan, service
 from tests.report.fakes import report, report_of
 

@@ -7,15 +7,14 @@ they are carried over from the status that was written before. Must not write an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from scaler.decide.explain import counts_in_words, words
 from scaler.decide.world import GroupPlan, Instance, Plan, Reason, Service, ServiceKey, State, Verdict
 from scaler.kube.api import Object
-from scaler.report.conditions import conditions, running_index
-from scaler.report.scaling import scaling_limited, selector_of, wanted_of
+from scaler.report.conditions import Statement, conditions, running_index, scaling_limited, selector_of, wanted_of
 from scaler.report.service_reports import ServiceReport
 from scaler.rules.rule import ALL
 
@@ -38,28 +37,21 @@ SCALING_LIMITED = "ScalingLimited"
 RESTING = "Resting"
 
 
-class Standing(NamedTuple):
-    """Of a whole service, in one word and one sentence."""
-
-    reason: str
-    message: str
-
-
 def status_of(report: ServiceReport, before: Object, now: str, *, generation: int = 0) -> Object:
-    """What `status` says from now on. `before` is what it said ({} for nothing), `now` a time as Kubernetes writes it,
-    `generation` that of the spec that was decided by.
+    """The next `status`. `before` is the present one ({} for none), `now` a time as Kubernetes writes it, `generation`
+    that of the spec that was decided by.
 
     See docs/reference/status.md and the schema in manifests/base/elasticservices.yaml for every field.
     """
     plan = report.plan
-    current, standing = current_ratio(report), standing_of(report)
+    current, because = current_ratio(report), reason_of(report)
     groups = _groups_to_show(plan)
     status: Object = {
         "observedGeneration": generation,
         "running": _columns(groups, {name: group.running for name, group in plan.groups.items()}),
         "target": _columns(groups, plan.target) if plan.target_index >= 0 else "-",
-        "reason": standing.reason,
-        "message": standing.message,
+        "reason": because.reason,
+        "message": because.message[:MAX_WORDS],
         "replicas": sum(group.running for group in plan.groups.values()),
         "selector": selector_of(report.service),
         "wanted": wanted_of(report.service),
@@ -71,15 +63,15 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         "alone": report.alone[:MAX_WORDS],
         "outOfTouch": report.out_of_touch[:MAX_WORDS],
         "warnings": _warnings(plan),
-        "conditions": _conditions(report, current, standing, before, now),
+        "conditions": _conditions(report, current, because, before, now),
     }
     status = {name: value for name, value in status.items() if value not in (None, "", [])}
-    status["since"] = before.get("since") or now if _stands_as(before, status) else now
+    status["since"] = before.get("since") or now if _is_unchanged(before, status) else now
     return _fitting(status, _instances(report, before, now), len(_ratios(report)), len(plan.groups) - len(groups))
 
 
 def without_jobs(key: ServiceKey, replicas: int) -> ServiceReport:
-    """Of a service that is no more and in whose object somebody said how many instances are wanted."""
+    """Of a service without jobs whose ElasticService stays, because its `spec.replicas` is set."""
     return ServiceReport(Service(key, (), replicas=replicas), Plan(key, -1, {}, complete=False, groups={}, verdicts=()))
 
 
@@ -104,25 +96,25 @@ def current_ratio(report: ServiceReport) -> Object | None:
     return _ratio(index, _ratios(report)[index].counts) if index >= 0 else None
 
 
-def standing_of(report: ServiceReport) -> Standing:
+def reason_of(report: ServiceReport) -> Statement:
     """Why the service is not complete: the first reason that does not follow from another."""
     plan, problem = report.plan, report.service.problem
     if report.out_of_touch:
-        return Standing("OutOfTouch", f"nothing is decided: {report.out_of_touch}"[:MAX_WORDS])
+        return Statement("OutOfTouch", f"nothing is decided: {report.out_of_touch}")
     if not report.service.instances:
-        return Standing("NoJobs", "no job names this rule and this jobID")
+        return Statement("NoJobs", "no job names this rule and this jobID")
     if report.service.rule is None and problem is not None:
-        return Standing(problem.kind.value, problem.message[:MAX_WORDS])
+        return Statement(problem.kind.value, problem.message)
     if not plan.replicas and report.service.rule is not None:
-        return Standing(RESTING, _resting(plan))
+        return Statement(RESTING, _resting(plan))
     if plan.complete:
-        return Standing("Complete", _complete(report))
+        return Statement("Complete", _complete(report))
     waiting = [verdict for verdict in plan.verdicts if verdict.state not in _QUIET]
     for verdict in sorted(waiting, key=lambda verdict: _rank(verdict, plan)):
-        return Standing(verdict.reason.value, f"{verdict.name}: {words(verdict, plan)}"[:MAX_WORDS])
+        return Statement(verdict.reason.value, f"{verdict.name}: {words(verdict, plan)}")
     for note in plan.notes:
-        return Standing(note.warning.value, note.message[:MAX_WORDS])
-    return Standing("Incomplete", "it works towards a larger ratio")
+        return Statement(note.warning.value, note.message)
+    return Statement("Incomplete", "it works towards a larger ratio")
 
 
 def _resting(plan: Plan) -> str:
@@ -133,7 +125,7 @@ def _resting(plan: Plan) -> str:
 def _complete(report: ServiceReport) -> str:
     plan = report.plan
     if report.service.replicas < ALL and sum(plan.target.values()) == plan.replicas:
-        return f"{scaling_limited(report.service, plan).message}, which runs"[:MAX_WORDS]
+        return f"{scaling_limited(report.service, plan)[1].message}, which runs"
     return "the largest ratio that its jobs allow runs"
 
 
@@ -144,7 +136,7 @@ def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
     return verdict.reason in _LAST, satisfied, verdict.state is State.HELD
 
 
-def _stands_as(before: Object, now: Object) -> bool:
+def _is_unchanged(before: Object, now: Object) -> bool:
     return all(before.get(name) == now.get(name) for name in ("running", "target", "reason", "currentRatio"))
 
 
@@ -231,43 +223,42 @@ def _without_empty(found: Object) -> Object:
 
 
 def _conditions(
-    report: ServiceReport, current: Object | None, standing: Standing, before: Object, now: str
+    report: ServiceReport, current: Object | None, because: Statement, before: Object, now: str
 ) -> list[Object]:
     problem, held = report.service.problem, conditions(report.service, report.plan)
     runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
-    limited, why, message = scaling_limited(report.service, report.plan)
     serves = held.available and report.plan.replicas > 0
-    said = {
-        AVAILABLE: (held.available, Standing("MinimumRuns", runs) if serves else standing),
-        COMPLETE: (held.complete, standing),
-        DEGRADED: _degraded(report, current, standing, before),
-        SCALING_LIMITED: (limited, Standing(why, message[:MAX_WORDS])),
+    found = {
+        AVAILABLE: (held.available, Statement("MinimumRuns", runs) if serves else because),
+        COMPLETE: (held.complete, because),
+        DEGRADED: _degraded(report, current, because, before),
+        SCALING_LIMITED: scaling_limited(report.service, report.plan),
         RULE_VALID: (
             held.rule_valid,
-            Standing(problem.kind.value, problem.message[:MAX_WORDS]) if problem else Standing("Valid", ""),
+            Statement(problem.kind.value, problem.message) if problem else Statement("Valid", ""),
         ),
     }
     if not report.service.instances:
-        del said[RULE_VALID]  # nobody asks
+        del found[RULE_VALID]  # no rule is read for it
     known = {found["type"]: found for found in before.get("conditions") or ()}
-    return [_condition(kind, *said[kind], known.get(kind, {}), now) for kind in said]
+    return [_condition(kind, *found[kind], known.get(kind, {}), now) for kind in found]
 
 
 def _degraded(
-    report: ServiceReport, current: Object | None, standing: Standing, before: Object
-) -> tuple[bool, Standing]:
+    report: ServiceReport, current: Object | None, because: Statement, before: Object
+) -> tuple[bool, Statement]:
     """Since a ratio that ran is not reached any more, until the service is complete. What is not wanted is not lost."""
     if report.plan.complete or not report.plan.replicas or not report.service.instances:
-        return False, standing
+        return False, because
     was = any(found["type"] == DEGRADED and found["status"] == "True" for found in before.get("conditions") or ())
     ran, runs = (sum(ratio["counts"].values()) if ratio else 0 for ratio in (before.get("currentRatio"), current))
-    return (was or runs < ran), standing if was or runs < ran else Standing("NothingLost", "")
+    return (was or runs < ran), because if was or runs < ran else Statement("NothingLost", "")
 
 
-def _condition(kind: str, holds: bool, standing: Standing, before: Object, now: str) -> Object:
+def _condition(kind: str, holds: bool, because: Statement, before: Object, now: str) -> Object:
     status = "True" if holds else "False"
     since = before.get("lastTransitionTime", now) if before.get("status") == status else now
     return {
-        "type": kind, "status": status, "reason": standing.reason, "message": standing.message,
+        "type": kind, "status": status, "reason": because.reason, "message": because.message[:MAX_WORDS],
         "lastTransitionTime": since,
     }  # fmt: skip

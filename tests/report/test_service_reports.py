@@ -1,0 +1,56 @@
+"""Whether a plan says something else than was reported last, and which services wait for room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scaler.decide.world import GroupPlan, Note, Plan, Reason, State, Tally, Verdict, Warning
+from scaler.report.service_reports import arbitration_waits, differs, differs_in_words, waits_for_room
+from tests.builders import KEY
+
+WAITS = Verdict("uid-p0", "p0", "group0", State.HELD, Reason.MINIMUM_DOES_NOT_FIT, ("needs 2 nodes, 1 there",))
+RUNS = Verdict("uid-d0", "d0", "group1", State.RUNNING, Reason.RUNNING)
+
+
+def plan(*verdicts: Verdict, **changes: Any) -> Plan:
+    return msgspec.structs.replace(Plan(KEY, 0, {"group0": 1}, False, {}, verdicts), **changes)
+
+
+def test_what_was_never_reported_differs() -> None:
+    assert differs(None, plan(WAITS))
+    assert differs_in_words(None, plan(WAITS))
+
+
+def test_the_same_plan_does_not_differ() -> None:
+    assert not differs(plan(WAITS), plan(WAITS))
+    assert not differs_in_words(plan(WAITS), plan(WAITS))
+
+
+def test_another_state_reason_or_number_differs() -> None:
+    before = plan(WAITS, RUNS)
+    assert differs(before, plan(WAITS, msgspec.structs.replace(RUNS, state=State.STARTING)))
+    assert differs(before, plan(msgspec.structs.replace(WAITS, reason=Reason.WAITING_FOR_ROOM), RUNS))
+    assert differs(before, plan(WAITS, RUNS, groups={"group0": GroupPlan(1, 0, 0, 1, 1)}))
+    assert differs(before, plan(WAITS, RUNS, serves=True))
+
+
+def test_other_words_differ_in_words_only() -> None:
+    for other in (
+        plan(msgspec.structs.replace(WAITS, about=("needs 2 nodes, 0 there",))),
+        plan(WAITS, notes=(Note(Warning.TARGET_UNREACHABLE, "ratio 0"),)),
+    ):
+        assert (differs(plan(WAITS), other), differs_in_words(plan(WAITS), other)) == (False, True)
+
+
+def test_a_service_waits_for_room_by_its_reasons() -> None:
+    assert waits_for_room(plan(WAITS))
+    assert not waits_for_room(plan(RUNS))
+
+
+def test_what_waits_in_the_arbitration_is_seen_from_the_tally() -> None:
+    assert not arbitration_waits(None)
+    assert not arbitration_waits(Tally(serving=1))
+    assert arbitration_waits(Tally(in_backoff=1))
+    assert arbitration_waits(Tally(scale_ups_waiting=1))
