@@ -62,7 +62,7 @@ from scaler.state.rule_groups import RuleGroups
 from scaler.threads import entered_in_thread
 
 if TYPE_CHECKING:
-    from scaler.serve.admission import Admission
+    from scaler.serve.webhook_certs import CertificateSource
 
 _log = structlog.get_logger("app")
 
@@ -167,9 +167,9 @@ class App:
         self.controller, self.reporter, self.rank_tables = self._build(observer)
         self._subscribe()
         self._alone = ""
-        self.admission = _admission(self) if settings.webhook_port else None
-        if self.admission is not None:
-            self.metrics.certificate_expires.follow(partial(getattr, self.admission.certificate, "ends"))
+        self.certificate = _certificate(self) if settings.webhook_port else None
+        if self.certificate is not None:
+            self.metrics.certificate_expires.follow(partial(getattr, self.certificate, "ends"))
 
     def _build(self, observer: Observer | None) -> tuple[Controller, Reporter, RankTableReconciler]:
         settings, metrics = self.settings, self.metrics
@@ -272,8 +272,8 @@ class App:
             for informer in (*self.informers.values(), *self.reports, *self.beside.values()):
                 tasks.create_task(informer.run())
             tasks.create_task(self._pulse())
-            if self.admission is not None:
-                tasks.create_task(self.admission.certificate.follow())
+            if self.certificate is not None:
+                tasks.create_task(self.certificate.follow())
             await self._synced()
             if self.election is None:
                 await self._work()
@@ -336,8 +336,8 @@ class App:
                 beside.append(self.budgets.run())
             if self.notes is not None:
                 beside.append(self.notes.run())
-            if self.admission is not None:
-                beside.append(self.admission.certificate.run_as_leader())
+            if self.certificate is not None:
+                beside.append(self.certificate.run_as_leader())
             background = [tasks.create_task(work) for work in beside]
             deciding = asyncio.create_task(self.controller.run())
             try:
@@ -383,8 +383,8 @@ class App:
             for resource, informer in self.informers.items():
                 unlisted = "" if informer.synced_or_absent.is_set() else informer.problem
                 self._need(resource.full_name, lost.get(resource, unlisted))
-            if self.admission is not None:
-                self._need("webhook", self.admission.certificate.problem)
+            if self.certificate is not None:
+                self._need("webhook", self.certificate.problem)
             if self.controller.running:
                 self.look_at_nodes()
             if all(informer.synced_or_absent.is_set() for informer in self.informers.values()):
@@ -443,12 +443,11 @@ def _set_alone(settings: Settings) -> str:
     return words if settings.namespaces else ""
 
 
-def _admission(app: App) -> Admission:
+def _certificate(app: App) -> CertificateSource:
     """cryptography and aiohttp are imported only where there is a webhook."""
-    from scaler.serve.admission import Admission  # noqa: PLC0415
+    from scaler.serve.webhook_certs import certificate_source  # noqa: PLC0415
 
-    groups_of = RuleGroups(app.cache.config_maps.get).of
-    return Admission(app.api, app.clock, app.settings, groups_of=groups_of, metrics=app.metrics)
+    return certificate_source(app.api, app.clock, app.settings)
 
 
 def _follow(
@@ -491,11 +490,18 @@ async def _serving(app: App) -> AsyncIterator[None]:
     """The admission webhook; health, metrics and the last world: unless switched off. Each in a thread of its own, so
     that whoever floods it takes nothing of the main loop."""
     async with AsyncExitStack() as stack:
-        if app.admission is not None:
-            await stack.enter_async_context(entered_in_thread("webhook", app.admission.serving()))
+        if app.certificate is not None:
+            await stack.enter_async_context(entered_in_thread("webhook", _webhook(app, app.certificate)))
         if app.settings.http_port:
             await stack.enter_async_context(entered_in_thread("http", _http(app)))
         yield
+
+
+def _webhook(app: App, certificate: CertificateSource) -> AbstractAsyncContextManager[int]:
+    from scaler.serve.webhook import WebhookState, serve_webhook  # noqa: PLC0415 - as `_certificate`
+
+    state = WebhookState(certificate, RuleGroups(app.cache.config_maps.get).of, app.metrics)
+    return serve_webhook(state, app.settings.http_host, app.settings.webhook_port)
 
 
 def _http(app: App) -> AbstractAsyncContextManager[int]:

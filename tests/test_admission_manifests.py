@@ -29,8 +29,8 @@ from scaler.names import (
     WEBHOOK_SECRET,
 )
 from scaler.report.metrics import Metrics
-from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, server_of
+from scaler.serve.webhook_certs import ServerCertificate
 from tests.test_manifests import MANIFESTS, NAMESPACE, VARIANTS, Object, rendered, rights, variables
 
 COMPONENTS = ("admission-webhook", "admission-policy", "gate-guard")

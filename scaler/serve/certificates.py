@@ -20,8 +20,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from scaler.serve.tls import KeyPair
-
 DAY = 86_400.0
 LIFE = 180 * DAY
 RENEWED = 60 * DAY
@@ -35,6 +33,16 @@ TRUSTED, REPLACED = "ca.crt", "replaced.crt"
 SHOWN, COMING = ("tls.crt", "tls.key"), ("next.crt", "next.key")
 """Keys of the Secret; those of what is shown as in type kubernetes.io/tls."""
 _UNREADABLE = (KeyError, ValueError, TypeError, x509.InvalidVersion, UnsupportedAlgorithm)
+
+
+class KeyPair(msgspec.Struct, frozen=True):
+    """A certificate (chain) and its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"KeyPair(certificate of {len(self.certificate)} bytes, key not shown)"
 
 
 class Keys(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """What the two servers share: who may be connected and for how long, and what no answer may lack or show.
 
-A connection costs nothing before it has a place: there are so many, shared out by address (serve.shares), and it is
+A connection costs nothing before it has a place: there are so many, shared out by address (`Shares`), and it is
 closed before its TLS handshake when there is none. From then on there always is a moment at which it ends, unless it
 does what it is there for: handshake, first header, each request, and the pause between two.
 """
@@ -13,14 +13,11 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import NoReturn, cast
+from typing import Generic, NoReturn, TypeVar, cast
 
 import msgspec
 import structlog
 from aiohttp import web
-
-from scaler.serve.shares import Shares
-from scaler.serve.tls import ServerCertificate
 
 MAX_HEADER = 8190
 MAX_WAITING = 1024
@@ -38,6 +35,9 @@ _SILENT = logging.Logger("aiohttp", logging.CRITICAL + 1)
 """aiohttp would log a traceback for every request that is no HTTP."""
 _log = structlog.get_logger("serve")
 
+H = TypeVar("H")
+Contexts = Callable[[], "ssl.SSLContext | None"]
+"""Gives what TLS shows from the next handshake on."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -53,94 +53,105 @@ class Limits(msgspec.Struct, frozen=True):
     """Seconds from an answer to the next header, and for the answer to be taken."""
 
 
-class Connection(asyncio.Protocol):
-    """One connection that has a place. What it brings goes to aiohttp's protocol; this knows how long it lasts."""
+class Shares(Generic[H]):
+    """`most` units of something (connections, bytes), shared out by address so that none can take what another needs.
 
-    def __init__(
-        self, server: Server, address: str, http: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
-    ) -> None:
+    When all of it is taken, the address that holds most gives way, its oldest holder first, to one that would hold no
+    more; an address that holds most is refused itself. So a flood from one address costs that address, however many
+    connections it opens. `evict` is called with the holder that has lost all of its units."""
+
+    def __init__(self, most: int, evict: Callable[[H], None]) -> None:
+        self._free = most
+        self._evict = evict
+        self._held: dict[str, dict[H, int]] = {}
+
+    def take(self, address: str, holder: H, units: int) -> bool:
+        """Give `holder`, who belongs to `address`, so many units more; False when it is refused."""
+        wanted = self._units(address) + units
+        while units > self._free:
+            richest = max(self._held, key=self._units, default=address)
+            if richest == address or self._units(richest) < wanted:
+                return False
+            loser = next(iter(self._held[richest]))
+            self.give_back(richest, loser)
+            self._evict(loser)
+        held = self._held.setdefault(address, {})
+        held[holder] = held.get(holder, 0) + units
+        self._free -= units
+        return True
+
+    def give_back(self, address: str, holder: H) -> None:
+        """All that `holder` has; nothing when it has nothing."""
+        held = self._held.get(address, {})
+        self._free += held.pop(holder, 0)
+        if not held:
+            self._held.pop(address, None)
+
+    def _units(self, address: str) -> int:
+        return sum(self._held.get(address, {}).values())
+
+
+class Connection(asyncio.Protocol):
+    """One connection that has a place: aiohttp's protocol behind TLS, where there is any, and the time of its end."""
+
+    _http: asyncio.Protocol
+    _opening: asyncio.Task[object]
+
+    def __init__(self, server: Server, address: str) -> None:
         self.address = address
-        self.transport: asyncio.Transport | None = None
-        """What aiohttp's protocol talks to; None before the handshake is done."""
         self._server = server
-        self._make_http = http
-        self._http: asyncio.Protocol | None = None
-        self._tls = tls
-        self._carrier: asyncio.Transport | None = None
-        self._handshake: asyncio.Task[None] | None = None
-        self._early: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
         self._end: asyncio.TimerHandle | None = None
-        self._ended = False
+        self._lost = False
+
+    def open(self, accepted: socket.socket, tls: ssl.SSLContext | None, http: asyncio.Protocol) -> None:
+        """Let `accepted` become this connection, after the handshake of `tls`."""
+        self._http = http
+        limits = {"ssl_handshake_timeout": OPENING, "ssl_shutdown_timeout": CLOSING} if tls is not None else {}
+        made = asyncio.get_running_loop().connect_accepted_socket(lambda: self, accepted, ssl=tls, **limits)
+        self._opening = asyncio.create_task(made)
+        self._opening.add_done_callback(self._opened)
+
+    def _opened(self, opening: asyncio.Task[object]) -> None:
+        if opening.cancelled() or opening.exception() is not None:  # whatever went wrong: there is no connection
+            self._server.left(self)
 
     def last(self, seconds: float) -> None:
         """It ends so many seconds from now, unless this is called again."""
         if self._end is not None:
             self._end.cancel()
-        if not self._ended:
-            self._end = asyncio.get_running_loop().call_later(seconds, self.abort)
+        if not self._lost:
+            self._end = asyncio.get_running_loop().call_later(seconds, self._abort)
 
-    def abort(self) -> None:
-        self._ended = True
-        if self._carrier is not None:
-            self._carrier.abort()
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self._opening.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._carrier = cast("asyncio.Transport", transport)
-        if self._ended:
-            self._carrier.abort()
-        elif self._tls is None:
-            self._begin(self._carrier)
-        else:
-            self._carrier.pause_reading()
-            self._handshake = asyncio.create_task(self._shake_hands(self._carrier, self._tls))
-
-    async def _shake_hands(self, carrier: asyncio.Transport, tls: ssl.SSLContext) -> None:
-        transport = None
-        try:
-            transport = await asyncio.get_running_loop().start_tls(
-                carrier, self, tls, server_side=True, ssl_handshake_timeout=OPENING, ssl_shutdown_timeout=CLOSING
-            )
-        except (OSError, RuntimeError):  # of TLS, too; or it is closed already
-            self.abort()
-        if transport is None or self._ended:
-            self._server.left(self)
-        else:
-            self._begin(transport)
-
-    def _begin(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
-        self._server.came(self)
+        self._transport = cast("asyncio.Transport", transport)
         self.last(OPENING)
-        self._http = self._make_http()
         self._http.connection_made(transport)
-        for data in self._early:
-            self._http.data_received(data)
-        self._early.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended = True
+        self._lost = True
         if self._end is not None:
             self._end.cancel()
         self._server.left(self)
-        if self._http is not None:
-            self._http.connection_lost(exc)
+        self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._http is None:
-            self._early.append(data)  # came with the end of the handshake
-        else:
-            self._http.data_received(data)
+        self._http.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self._http.eof_received() if self._http is not None else None
+        return self._http.eof_received()
 
     def pause_writing(self) -> None:
-        if self._http is not None:
-            self._http.pause_writing()
+        self._http.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._http is not None:
-            self._http.resume_writing()
+        self._http.resume_writing()
 
 
 class Server:
@@ -155,14 +166,13 @@ class Server:
         self._headers = {**_HEADERS, **(headers or {})}
         self._places: Shares[Connection] = Shares(limits.connections, self._evicted)
         self._bodies: Shares[Connection] = Shares(limits.bytes, self._evicted)
-        self._connections: dict[asyncio.Transport | None, Connection] = {}
         self._unproven: dict[Connection, None] = {}
         """Those that have brought no whole request yet, oldest first."""
 
     def lend(self, request: web.Request, size: int) -> None:
         """Room for a body of so many bytes until the answer is ready, or the end of a connection that ends with it.
         Turned away when there is none."""
-        connection = self._connections.get(request.transport)
+        connection = _connection_of(request)
         if connection is None or not self._bodies.take(connection.address, connection, size):
             self.turn_away()
 
@@ -172,10 +182,10 @@ class Server:
         raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"})
 
     @asynccontextmanager
-    async def served(self, host: str, port: int, certificate: ServerCertificate | None = None) -> AsyncIterator[int]:
+    async def served(self, host: str, port: int, tls: Contexts | None = None) -> AsyncIterator[int]:
         """Serve until the block ends; gives the port (`port` 0 takes a free one). Raises OSError when it is taken.
 
-        With a `certificate` over TLS: before it has one, every connection is closed."""
+        With `tls` over TLS: as long as that gives no certificate, every connection is closed."""
         runner = web.AppRunner(
             self.app, access_log=None, handle_signals=False, keepalive_timeout=self._limits.idle, shutdown_timeout=1.0,
             max_line_size=MAX_HEADER, max_field_size=MAX_HEADER, lingering_time=0.0, logger=_SILENT,
@@ -183,7 +193,7 @@ class Server:
         listeners = await _listeners(host, port)
         await runner.setup()
         http = cast("Callable[[], asyncio.Protocol]", runner.server)
-        accepting = [asyncio.create_task(self._accept(each, http, certificate)) for each in listeners]
+        accepting = [asyncio.create_task(self._accept(each, http, tls)) for each in listeners]
         try:
             yield int(listeners[0].getsockname()[1])
         finally:
@@ -193,25 +203,25 @@ class Server:
             for each in listeners:
                 each.close()
             for connection in list(self._unproven):
-                connection.abort()
+                connection.last(0.0)
             await runner.cleanup()
 
     async def _accept(
-        self, listener: socket.socket, http: Callable[[], asyncio.Protocol], certificate: ServerCertificate | None
+        self, listener: socket.socket, http: Callable[[], asyncio.Protocol], tls: Contexts | None
     ) -> None:
-        """Let in who has a place."""
-        loop = asyncio.get_running_loop()
-        tls, refused = None, 0
+        """Let in what has a place."""
+        refused = 0
         while True:
             try:
-                accepted, peer = await loop.sock_accept(listener)
+                accepted, peer = await asyncio.get_running_loop().sock_accept(listener)
             except OSError:  # no more files, or the peer has gone
                 await asyncio.sleep(0.1)
                 continue
-            shown = certificate is None or (tls := certificate.context) is not None
-            connection = Connection(self, str(peer[0]), http, tls)
-            if shown and self._has_place(connection):
-                await loop.connect_accepted_socket(lambda made=connection: made, accepted)  # type: ignore[misc]
+            context = tls() if tls is not None else None
+            connection = Connection(self, str(peer[0]))
+            if (tls is None or context is not None) and self._has_place(connection):
+                connection.open(accepted, context, http())
+                await asyncio.sleep(0)
                 continue
             accepted.close()
             self._turned_away()
@@ -230,25 +240,20 @@ class Server:
         self._unproven[connection] = None
         return True
 
-    def came(self, connection: Connection) -> None:
-        """Its handshake is done."""
-        self._connections[connection.transport] = connection
-
     def left(self, connection: Connection) -> None:
         """It has ended: what it had is free."""
-        self._connections.pop(connection.transport, None)
         self._unproven.pop(connection, None)
         self._places.give_back(connection.address, connection)
         self._bodies.give_back(connection.address, connection)
 
     def _evicted(self, connection: Connection) -> None:
         self._turned_away()
-        connection.abort()
+        connection.last(0.0)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Each answer comes in time, with safe headers and no traceback."""
-        connection = self._connections.get(request.transport)
+        connection = _connection_of(request)
         if connection is not None:
             self._unproven.pop(connection, None)
             connection.last(self._limits.answer + 1.0)
@@ -279,6 +284,12 @@ class Server:
             _log.exception("request failed", path=request.path)
             response = text("500 internal error\n", 500)
         return response
+
+
+def _connection_of(request: web.Request) -> Connection | None:
+    """None when it has ended already."""
+    protocol = request.transport.get_protocol() if request.transport is not None else None
+    return protocol if isinstance(protocol, Connection) else None
 
 
 async def _listeners(host: str, port: int) -> list[socket.socket]:

@@ -24,7 +24,7 @@ from scaler.report.metrics import Metrics
 from scaler.serve.labelled import GroupsOf
 from scaler.serve.reviews import MAX_BODY, Response, encode, review_ascend_job, review_labels, review_pod, review_rule
 from scaler.serve.server import Limits, Server
-from scaler.serve.tls import ServerCertificate
+from scaler.serve.webhook_certs import ServerCertificate
 
 LIMITS = Limits(connections=128, bytes=32 * 2**20, answer=5.0, idle=150.0)
 """API servers wait two seconds (manifests/admission-webhook). They close idle connections after 90, and must be the
@@ -46,7 +46,7 @@ class WebhookState(NamedTuple):
 
 def serve_webhook(state: WebhookState, host: str, port: int) -> AbstractAsyncContextManager[int]:
     """As serve.server.Server.served."""
-    return server_of(state).served(host, port, state.certificate)
+    return server_of(state).served(host, port, partial(getattr, state.certificate, "context"))
 
 
 def server_of(state: WebhookState) -> Server:

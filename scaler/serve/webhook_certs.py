@@ -1,17 +1,18 @@
 """Keeps the webhook's certificate shown, renewed and trusted. What is due is decided in serve.certificates.
 
-    Secret in the scaler's own namespace --read by every replica--> ServerCertificate
+    Secret in the scaler's own namespace --read by every replica--> shown by their TLS servers
           ^ made and renewed by the leader, who also has it trusted by the webhook configurations
 
 Every write has the resourceVersion that was read as its precondition, so a former leader cannot undo anything. Or the
 certificate comes from files that somebody else renews (`CertificateFiles`); then nothing is made and nothing written.
-No key leaves for a log: errors are logged in the API server's or OpenSSL's words.
+No key ever reaches a disk or a log: errors are logged in the API server's or OpenSSL's words.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -33,8 +34,8 @@ from scaler.kube.api import (
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import WEBHOOK_SECRET
 from scaler.serve import certificates
-from scaler.serve.certificates import Keys
-from scaler.serve.tls import KeyPair, ServerCertificate
+from scaler.serve.certificates import KeyPair, Keys
+from scaler.settings import Settings
 
 PERIOD = 10.0
 """Seconds between two looks of the leader: so long may a configuration that was just applied lack its caBundle."""
@@ -50,24 +51,48 @@ _LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}
 _log = structlog.get_logger("webhook")
 
 
-class CertificateSource(ABC):
-    """Where the certificate that `shown` shows comes from."""
+class ServerCertificate:
+    """What a TLS server shows from the next handshake on. It may be exchanged in one thread while another serves."""
 
-    def __init__(self, shown: ServerCertificate) -> None:
-        self._shown = shown
+    def __init__(self) -> None:
+        self.context: ssl.SSLContext | None = None
+        """Another one for each pair: none is changed once it is in use. None before the first `use`."""
+        self.pair: KeyPair | None = None
+        """What is shown now."""
+
+    def use(self, pair: KeyPair) -> bool:
+        """Show this one from the next handshake on; whether it differs from the last. Raises ssl.SSLError or OSError
+        when it cannot be used: then the last one stays."""
+        if pair == self.pair:
+            return False
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Under a file name, which is all that the ssl module reads, and never on a disk. Linux only.
+        with open(os.memfd_create("certificate", os.MFD_CLOEXEC), "wb", buffering=0) as file:  # noqa: PTH123 - no path
+            file.write(pair.key.rstrip() + b"\n" + pair.certificate)
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=lambda: "")  # never ask at a terminal
+        self.context, self.pair = context, pair
+        return True
+
+
+class CertificateSource(ServerCertificate, ABC):
+    """A certificate that is shown, and where it comes from."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._problems = {"reading": "", "keeping": ""}
 
     @property
     def problem(self) -> str:
         """Why no certificate can be shown, for people; "" while one is."""
         words = self._problems["reading"] or self._problems["keeping"]
-        return "" if self._shown.pair else words or "no certificate yet"
+        return "" if self.pair else words or "no certificate yet"
 
     @property
     def ends(self) -> float | None:
         """Until when what is shown is valid, in seconds since the epoch; None while that is nothing, or unreadable."""
         try:
-            return certificates.ends(self._shown.pair) if self._shown.pair else None
+            return certificates.ends(self.pair) if self.pair else None
         except ValueError:
             return None
 
@@ -75,9 +100,9 @@ class CertificateSource(ABC):
         """Show the newest certificate, in every replica, until cancelled."""
         while True:
             self._note("reading", await self._read())
-            await asyncio.sleep(REREAD if self._shown.pair else SOON)
+            await asyncio.sleep(REREAD if self.pair else SOON)
 
-    async def run_as_leader(self) -> None:  # noqa: B027 - nothing is what files need
+    async def run_as_leader(self) -> None:
         """Make and renew the certificate and have it trusted, until cancelled; nothing where somebody else does."""
 
     @abstractmethod
@@ -92,7 +117,7 @@ class CertificateSource(ABC):
 
     def _show(self, pair: KeyPair, source: str) -> str:
         try:
-            changed = self._shown.use(pair)
+            changed = self.use(pair)
         except (ssl.SSLError, OSError) as error:
             return f"{source}: not usable: {error}"
         if changed:
@@ -103,8 +128,8 @@ class CertificateSource(ABC):
 class CertificateFiles(CertificateSource):
     """A certificate in files that somebody else renews, cert-manager for example; both may be the same file."""
 
-    def __init__(self, shown: ServerCertificate, certificate: Path, key: Path) -> None:
-        super().__init__(shown)
+    def __init__(self, certificate: Path, key: Path) -> None:
+        super().__init__()
         self._paths = certificate, key
 
     async def _read(self) -> str:
@@ -121,10 +146,9 @@ class CertificateKeeper(CertificateSource):
     the name of both webhook configurations."""
 
     def __init__(
-        self, api: KubeApi, clock: Clock, shown: ServerCertificate, *, namespace: str,
-        configurations: str, names: Sequence[str],
-    ) -> None:  # fmt: skip
-        super().__init__(shown)
+        self, api: KubeApi, clock: Clock, *, namespace: str, configurations: str, names: Sequence[str]
+    ) -> None:
+        super().__init__()
         self._api = api
         self._clock = clock
         self._namespace = namespace
@@ -216,6 +240,15 @@ class CertificateKeeper(CertificateSource):
             _log.info("certificate trusted", kind=resource.kind, webhooks=len(patch) - 1)
             name = self._configurations
             await within(DEADLINE, self._api.patch(resource, None, name, patch, patch_type=PatchType.JSON))
+
+
+def certificate_source(api: KubeApi, clock: Clock, settings: Settings) -> CertificateSource:
+    """As the settings have it."""
+    if settings.webhook_cert_file:
+        certificate = Path(settings.webhook_cert_file)
+        return CertificateFiles(certificate, Path(settings.webhook_key_file or certificate))
+    home, names = settings.lease_namespace, (settings.webhook_name,)
+    return CertificateKeeper(api, clock, namespace=home, configurations=settings.install, names=names)
 
 
 def _keys_of(secret: Object | None) -> Keys | None:

@@ -22,8 +22,8 @@ import aiohttp
 
 from scaler.report.metrics import Metrics
 from scaler.serve import certificates
-from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
+from scaler.serve.webhook_certs import ServerCertificate
 from tests.bench.bench_ingest import pod_bytes, pod_template
 from tests.jobs import rule_config_map
 

@@ -33,7 +33,6 @@ from scaler.names import (
 )
 from scaler.report.metrics import Metrics
 from scaler.serve.reviews import review_ascend_job, review_pod
-from scaler.serve.tls import ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
 from scaler.serve.webhook_certs import CertificateKeeper
 from tests.control_plane.plane import ControlPlane, kubectl_path
@@ -324,15 +323,17 @@ def kustomization(folder: Path, component: str) -> Path:
 @asynccontextmanager
 async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
     """Manifests with the component admission-webhook, and a server as `scaler run` has it."""
-    plane, shown = cluster.plane, ServerCertificate()
+    plane = cluster.plane
     rendered = await cluster.kubectl("kustomize", kustomization(folder, "admission-webhook"))
-    state = WebhookState(shown, lambda _namespace, rule: ("group0", "group1") if rule == "rule" else None, Metrics())
-    async with serve_webhook(state, "127.0.0.1", 0) as port:
-        await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, port))
-        account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
-        async with plane.client(account) as api:
-            home = {"namespace": NAMESPACE, "configurations": "mind-cluster-scaler"}
-            keeper = CertificateKeeper(api, wall_clock(), shown, names=("127.0.0.1",), **home)
+    await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, 1))
+    account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
+    async with plane.client(account) as api:
+        home = {"namespace": NAMESPACE, "configurations": "mind-cluster-scaler"}
+        keeper = CertificateKeeper(api, wall_clock(), names=("127.0.0.1",), **home)
+        groups = {"rule": ("group0", "group1")}
+        state = WebhookState(keeper, lambda _namespace, rule: groups.get(rule), Metrics())
+        async with serve_webhook(state, "127.0.0.1", 0) as port:
+            await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, port))
             tasks = [asyncio.create_task(work) for work in (keeper.run_as_leader(), keeper.follow())]
             try:
                 yield

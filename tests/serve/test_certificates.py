@@ -11,8 +11,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.serve.certificates import DAY, LIFE, RENEWED, SETTLE, Keys, advance, read, write
-from scaler.serve.tls import KeyPair
+from scaler.serve.certificates import DAY, LIFE, RENEWED, SETTLE, KeyPair, Keys, advance, read, write
 
 NAMES = ("mind-cluster-scaler-webhook.mind-cluster-scaler-system.svc",)
 START = 1_800_000_000.0

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.serve.shares import Shares
+from scaler.serve.server import Shares
 
 
 def shared(most: int) -> tuple[Shares[str], list[str]]:

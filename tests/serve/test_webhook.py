@@ -17,10 +17,10 @@ from structlog.testing import capture_logs
 
 from scaler.report.metrics import Metrics
 from scaler.serve import certificates, webhook
-from scaler.serve.certificates import Keys
+from scaler.serve.certificates import KeyPair, Keys
 from scaler.serve.reviews import MAX_BODY, Response, review_rule
-from scaler.serve.tls import KeyPair, ServerCertificate
 from scaler.serve.webhook import WebhookState, serve_webhook
+from scaler.serve.webhook_certs import ServerCertificate
 from tests.jobs import job, rule_config_map
 from tests.serve.reviewing import UID, request
 

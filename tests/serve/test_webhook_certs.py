@@ -16,8 +16,7 @@ from scaler.clock import Clock
 from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.serve import certificates, webhook_certs
-from scaler.serve.certificates import DAY, LIFE, RENEWED, SETTLE
-from scaler.serve.tls import KeyPair, ServerCertificate
+from scaler.serve.certificates import DAY, LIFE, RENEWED, SETTLE, KeyPair
 from scaler.serve.webhook_certs import REREAD, CertificateFiles, CertificateKeeper
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
@@ -51,10 +50,8 @@ class Home:
     def install(self) -> None:
         self.cluster.apply([configuration(MUTATING_WEBHOOKS, 2), configuration(VALIDATING_WEBHOOKS, 3)])
 
-    def replica(self, api: KubeApi | None = None) -> tuple[CertificateKeeper, ServerCertificate]:
-        shown = ServerCertificate()
-        keeper = CertificateKeeper(api or self.api, self.clock, shown, namespace=HOME, configurations=NAME, names=NAMES)
-        return keeper, shown
+    def replica(self, api: KubeApi | None = None) -> CertificateKeeper:
+        return CertificateKeeper(api or self.api, self.clock, namespace=HOME, configurations=NAME, names=NAMES)
 
     def secret(self) -> Object:
         (found,) = self.cluster.peek(SECRETS, HOME)
@@ -90,11 +87,11 @@ def story(tell: Callable[[Home], Awaitable[None]], **options: Any) -> None:
 def test_the_leader_makes_a_certificate_and_everybody_shows_and_trusts_it() -> None:
     async def tell(home: Home) -> None:
         leader, standby = home.replica(), home.replica()
-        assert leader[0].problem == "no certificate yet"
-        await during(5.0, leader[0].run_as_leader(), leader[0].follow(), standby[0].follow())
-        assert leader[1].pair == standby[1].pair == home.keys().shown
+        assert leader.problem == "no certificate yet"
+        await during(5.0, leader.run_as_leader(), leader.follow(), standby.follow())
+        assert leader.pair == standby.pair == home.keys().shown
         assert home.bundles() == {base64.b64encode(home.keys().trusted).decode()}
-        assert (leader[0].problem, standby[0].problem) == ("", "")
+        assert (leader.problem, standby.problem) == ("", "")
         assert home.secret()["type"] == "kubernetes.io/tls"
 
     story(tell)
@@ -103,10 +100,10 @@ def test_the_leader_makes_a_certificate_and_everybody_shows_and_trusts_it() -> N
 def test_where_the_one_that_leads_knows_no_webhook_the_first_of_the_others_makes_the_certificate() -> None:
     async def tell(home: Home) -> None:
         one, two = home.replica(), home.replica()
-        await during(10.0, one[0].follow(), two[0].follow())
+        await during(10.0, one.follow(), two.follow())
         assert home.cluster.peek(SECRETS, HOME) == []  # one that leads would have made it by now
-        await during(30.0, one[0].follow(), two[0].follow())
-        assert one[1].pair == two[1].pair == home.keys().shown
+        await during(30.0, one.follow(), two.follow())
+        assert one.pair == two.pair == home.keys().shown
         assert home.bundles() == {base64.b64encode(home.keys().trusted).decode()}
         assert len([write for write in home.cluster.writes() if write.resource == SECRETS]) == 1
 
@@ -116,14 +113,14 @@ def test_where_the_one_that_leads_knows_no_webhook_the_first_of_the_others_makes
 def test_two_years_of_renewals_never_show_what_is_not_trusted() -> None:
     async def tell(home: Home) -> None:
         leader, standby = home.replica(), home.replica()
-        work = asyncio.gather(leader[0].run_as_leader(), leader[0].follow(), standby[0].follow())
+        work = asyncio.gather(leader.run_as_leader(), leader.follow(), standby.follow())
         issued = set()
         for _ in range(740):
             await asyncio.sleep(DAY)
             keys = home.keys()
             now = home.clock.now()
-            for shown in (leader[1], standby[1]):
-                assert shown.pair == keys.shown
+            for replica in (leader, standby):
+                assert replica.pair == keys.shown
             certificate = x509.load_pem_x509_certificate(keys.shown.certificate)
             assert certificate.not_valid_after_utc.timestamp() - now > RENEWED - 2 * DAY
             assert home.bundles() == {base64.b64encode(keys.trusted).decode()}
@@ -140,7 +137,7 @@ def test_two_years_of_renewals_never_show_what_is_not_trusted() -> None:
 
 def test_at_rest_nothing_is_written() -> None:
     async def tell(home: Home) -> None:
-        keeper, _ = home.replica()
+        keeper = home.replica()
         await during(5.0, keeper.run_as_leader())
         written = len(home.cluster.writes())
         await during(3600, keeper.run_as_leader(), keeper.follow())
@@ -152,7 +149,7 @@ def test_at_rest_nothing_is_written() -> None:
 @pytest.mark.parametrize("harm", ["delete", "garbage", "mixed"])
 def test_a_secret_that_somebody_spoilt_is_put_back_as_it_was(harm: str) -> None:
     async def tell(home: Home) -> None:
-        keeper, shown = home.replica()
+        keeper = home.replica()
         await during(5.0, keeper.run_as_leader())
         before = home.secret()["data"]
         if harm == "delete":
@@ -163,7 +160,7 @@ def test_a_secret_that_somebody_spoilt_is_put_back_as_it_was(harm: str) -> None:
             await home.api.patch(SECRETS, HOME, SECRET, patch, patch_type=PatchType.MERGE)
         await during(15.0, keeper.run_as_leader(), keeper.follow())
         assert home.secret()["data"] == before
-        assert shown.pair == home.keys().shown
+        assert keeper.pair == home.keys().shown
 
     story(tell)
 
@@ -171,10 +168,10 @@ def test_a_secret_that_somebody_spoilt_is_put_back_as_it_was(harm: str) -> None:
 def test_a_new_leader_goes_on_with_what_the_last_one_made() -> None:
     async def tell(home: Home) -> None:
         for _ in range(3):
-            keeper, shown = home.replica()
+            keeper = home.replica()
             await during(5.0, keeper.run_as_leader())
         assert len([write for write in home.cluster.writes() if write.resource == SECRETS]) == 1
-        assert shown.pair == home.keys().shown
+        assert keeper.pair == home.keys().shown
 
     story(tell)
 
@@ -182,8 +179,8 @@ def test_a_new_leader_goes_on_with_what_the_last_one_made() -> None:
 def test_two_that_both_believe_they_lead_end_with_one_certificate() -> None:
     async def tell(home: Home) -> None:
         one, two = home.replica(), home.replica()
-        await during(30.0, one[0].run_as_leader(), two[0].run_as_leader())
-        assert one[1].pair == two[1].pair == home.keys().shown
+        await during(30.0, one.run_as_leader(), two.run_as_leader())
+        assert one.pair == two.pair == home.keys().shown
         assert home.bundles() == {base64.b64encode(home.keys().trusted).decode()}
 
     story(tell)
@@ -191,7 +188,7 @@ def test_two_that_both_believe_they_lead_end_with_one_certificate() -> None:
 
 def test_a_configuration_that_comes_later_is_trusted_within_seconds() -> None:
     async def tell(home: Home) -> None:
-        keeper, _ = home.replica()
+        keeper = home.replica()
         await during(60.0, keeper.run_as_leader())
         assert keeper.problem == ""
         home.install()
@@ -227,18 +224,18 @@ FORBIDDEN = ForbiddenError(403, "Forbidden", "no right to that")
 def test_a_new_certificate_is_shown_only_when_the_configurations_trust_it() -> None:
     async def tell(home: Home) -> None:
         api: Any = Refusing(home.api, set(), FORBIDDEN)
-        keeper, shown = home.replica(api)
+        keeper = home.replica(api)
         await during(5.0, keeper.run_as_leader())
         first = home.keys()
         await asyncio.sleep(LIFE - RENEWED)
         api.refused = {("patch", MUTATING_WEBHOOKS.plural)}
         await during(2 * SETTLE, keeper.run_as_leader())
         assert home.keys().coming is not None
-        assert shown.pair == home.keys().shown == first.shown
+        assert keeper.pair == home.keys().shown == first.shown
         api.refused = set()
         await during(15.0, keeper.run_as_leader())
         assert home.keys().coming is None
-        assert shown.pair == home.keys().shown != first.shown
+        assert keeper.pair == home.keys().shown != first.shown
         assert first.shown.certificate in home.keys().trusted
 
     story(tell)
@@ -247,7 +244,7 @@ def test_a_new_certificate_is_shown_only_when_the_configurations_trust_it() -> N
 def test_a_certificate_that_has_ended_is_replaced_even_while_the_configurations_cannot_be_written() -> None:
     async def tell(home: Home) -> None:
         api: Any = Refusing(home.api, set(), FORBIDDEN)
-        keeper, shown = home.replica(api)
+        keeper = home.replica(api)
         await during(5.0, keeper.run_as_leader())
         first = home.keys().shown
         api.refused = {("patch", resource.plural) for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}
@@ -255,10 +252,10 @@ def test_a_certificate_that_has_ended_is_replaced_even_while_the_configurations_
         await during(60.0, keeper.run_as_leader())
         coming = home.keys().coming
         assert coming is not None
-        assert shown.pair == first
+        assert keeper.pair == first
         await asyncio.sleep(2 * DAY)
         await during(60.0, keeper.run_as_leader())
-        assert shown.pair == home.keys().shown == coming
+        assert keeper.pair == home.keys().shown == coming
         await during(60.0, keeper.run_as_leader())
         assert home.keys().coming is None
         api.refused = set()
@@ -275,10 +272,10 @@ def test_whatever_the_api_server_answers_it_goes_on_and_says_why_nothing_is_show
 ) -> None:
     async def tell(home: Home) -> None:
         api: Any = Refusing(home.api, {(verb, "secrets")}, error)
-        keeper, shown = home.replica(api)
+        keeper = home.replica(api)
         with capture_logs() as logs:
             await during(300.0, keeper.run_as_leader(), keeper.follow())
-        assert shown.pair is None
+        assert keeper.pair is None
         assert keeper.problem not in ("", "no certificate yet")
         assert len([line for line in logs if line["log_level"] == "warning"]) <= 3
         api.refused = set()
@@ -290,7 +287,7 @@ def test_whatever_the_api_server_answers_it_goes_on_and_says_why_nothing_is_show
 
 def test_no_key_reaches_a_log() -> None:
     async def tell(home: Home) -> None:
-        keeper, shown = home.replica()
+        keeper = home.replica()
         with capture_logs() as logs:
             await during(5.0, keeper.run_as_leader(), keeper.follow())
             data = home.secret()["data"]
@@ -300,7 +297,7 @@ def test_no_key_reaches_a_log() -> None:
             await during(REREAD, keeper.follow())
             await during(30.0, keeper.run_as_leader())
         assert logs
-        assert shown.pair is not None
+        assert keeper.pair is not None
         text = repr(logs)
         pem = base64.b64decode(data["tls.key"]).decode()
         assert not any(line in text for line in [data["tls.key"], *pem.splitlines()])
@@ -315,8 +312,7 @@ async def test_files_of_somebody_else_are_shown_and_read_again(
     monkeypatch.setattr(webhook_certs, "SOON", 0.01)
     monkeypatch.setattr(webhook_certs, "REREAD", 0.01)
     certificate, key = tmp_path / "tls.crt", tmp_path / ("tls.crt" if together else "tls.key")
-    shown = ServerCertificate()
-    files = CertificateFiles(shown, certificate, key)
+    files = CertificateFiles(certificate, key)
     following = asyncio.create_task(files.follow())
     await until(lambda: "No such file" in files.problem)
     for _ in range(2):
@@ -326,7 +322,7 @@ async def test_files_of_somebody_else_are_shown_and_read_again(
         key.write_bytes(pair.key)
         certificate.write_bytes(pair.key + pair.certificate if together else pair.certificate)
         wanted = KeyPair(pair.key + pair.certificate, b"") if together else pair
-        await until(lambda wanted=wanted: shown.pair == wanted)  # type: ignore[misc]
+        await until(lambda wanted=wanted: files.pair == wanted)  # type: ignore[misc]
     assert files.problem == ""
     following.cancel()
     await asyncio.wait([following])
