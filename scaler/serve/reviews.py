@@ -8,14 +8,15 @@ cannot read is let through unchanged. No look-up but the function that `review_l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
 from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_KEY, RULE_LABEL
 from scaler.rules.document import immutable_fault, read_rule
 from scaler.rules.finding import Finding, printable
-from scaler.serve.labelled import Gate, GroupsOf, Metadata, Template, Workload, label_warnings
+from scaler.rules.values import as_list, as_text, at
+from scaler.serve.labelled import GroupsOf, label_warnings
 
 MAX_BODY = 8 * 2**20
 """Bytes of a request: etcd holds objects of 1.5 MiB, and an update brings two of them."""
@@ -24,9 +25,7 @@ MAX_SHOWN = 10
 MAX_WORDS = 240
 """Characters of one warning: API servers cut them at 256."""
 
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _MOVED = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
-T = TypeVar("T")
 
 
 class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,16 +74,17 @@ def review_pod(body: bytes) -> Response:
 
     A pod that is bound or has the gate already stays as it is; foreign gates and a cost that the user set stay.
     """
-    request = _read(_WORKLOAD, body)
+    request = _read(body)
     if isinstance(request, Response):
         return request
     pod = request.object
     if request.operation != "CREATE" or request.sub_resource or pod is None:
         return Response(request.uid)
-    gates = pod.spec.scheduling_gates or []
-    if RULE_LABEL not in pod.labels or pod.spec.node_name or any(gate.name == GATE for gate in gates):
+    meta, spec = at(pod, "metadata"), at(pod, "spec")
+    gates = as_list(spec.get("schedulingGates"))
+    if RULE_LABEL not in at(meta, "labels") or spec.get("nodeName") or any(at(g).get("name") == GATE for g in gates):
         return Response(request.uid)
-    cost = [] if DELETION_COST in pod.annotations else _annotated(pod.metadata, DELETION_COST, HELD_COST)
+    cost = [] if DELETION_COST in at(meta, "annotations") else _annotated(meta, DELETION_COST, HELD_COST)
     return Response(request.uid, (_gate(gates), *cost))
 
 
@@ -94,19 +94,20 @@ def review_ascend_job(body: bytes) -> Response:
     The three labels are copied into every template; mind-cluster/scaling-rule leaves the job's own labels, by which the
     operator would hold it, for an annotation. A job without it (also one moved before) or in deletion stays as it is.
     """
-    request = _read(_WORKLOAD, body)
+    request = _read(body)
     if isinstance(request, Response):
         return request
     job = request.object
     if request.operation not in ("CREATE", "UPDATE") or request.sub_resource or job is None:
         return Response(request.uid)
-    labels = job.labels
-    templates = {name: replica.template for name, replica in (job.spec.replica_specs or {}).items() if replica.template}
-    if RULE_LABEL not in labels or job.metadata.deletion_timestamp or not templates:
+    meta, replicas = at(job, "metadata"), at(job, "spec", "replicaSpecs")
+    labels = at(meta, "labels")
+    templates = {name: at(replica, "template") for name, replica in replicas.items() if "template" in at(replica)}
+    if RULE_LABEL not in labels or meta.get("deletionTimestamp") or not templates:
         return Response(request.uid)
     moved = {name: labels[name] for name in _MOVED if name in labels}
     steps = [step for name, template in templates.items() for step in _labelled(name, template, moved)]
-    steps += _annotated(job.metadata, MOVED_RULE, moved[RULE_LABEL])
+    steps += _annotated(meta, MOVED_RULE, moved[RULE_LABEL])
     return Response(request.uid, (*steps, Operation("remove", f"/metadata/labels/{_escaped(RULE_LABEL)}")))
 
 
@@ -115,32 +116,34 @@ def review_rule(body: bytes) -> Response:
 
     A document that was there before is not refused again, so that somebody can pause or label what is broken.
     """
-    request = _read(_CONFIG_MAP, body)
+    request = _read(body)
     if isinstance(request, Response):
         return request
     found, old = request.object, request.old_object
-    if found is None or found.metadata.deletion_timestamp or RULE_KEY not in {**found.data, **found.binary_data}:
+    meta, data, binary = (at(found, part) for part in ("metadata", "data", "binaryData"))
+    if meta.get("deletionTimestamp") or RULE_KEY not in {**data, **binary}:
         return Response(request.uid)
-    reading = read_rule(found.data, tuple(found.binary_data), found.metadata.annotations or {})
+    reading = read_rule(data, tuple(binary), at(meta, "annotations"))
     warnings, errors = reading.warnings, reading.errors
-    if found.immutable:
+    if at(found).get("immutable"):
         fault = immutable_fault()
         warnings = (*warnings, Finding(fault.level, fault.code, "/immutable", 0, 0, fault.message, fault.hint))
-    if old is not None and old.document == found.document:
+    if old is not None and all(at(old, p).get(RULE_KEY) == at(found, p).get(RULE_KEY) for p in ("data", "binaryData")):
         warnings, errors = (*errors, *warnings), ()
-    return Response(request.uid, (), _limited(map(words, warnings)), errors, name=found.metadata.name if errors else "")
+    name = as_text(meta.get("name")) if errors else ""
+    return Response(request.uid, (), _limited(map(words, warnings)), errors, name=name)
 
 
 def review_labels(body: bytes, groups_of: GroupsOf) -> Response:
     """Warn about labels of a job, a workload or a pod that are incomplete or name a group that their rule has not."""
-    request = _read(_WORKLOAD, body)
+    request = _read(body)
     if isinstance(request, Response):
         return request
-    if request.object is None or request.sub_resource or request.object.metadata.deletion_timestamp:
+    obj = request.object
+    if obj is None or request.sub_resource or at(obj, "metadata").get("deletionTimestamp"):
         return Response(request.uid)
-    return Response(
-        request.uid, warnings=_limited(label_warnings(request.kind.kind, request.namespace, request.object, groups_of))
-    )
+    warnings = label_warnings(request.kind.kind, request.namespace, obj, groups_of)
+    return Response(request.uid, warnings=_limited(warnings))
 
 
 def words(finding: Finding) -> str:
@@ -182,31 +185,28 @@ def _limited(lines: Iterable[str]) -> tuple[str, ...]:
 # JSON patches
 
 
-def _gate(gates: Sequence[Gate]) -> Operation:
+def _gate(gates: Sequence[Any]) -> Operation:
     path, value = "/spec/schedulingGates", {"name": GATE}
     return Operation("add", f"{path}/-", value) if gates else Operation("add", path, [value])
 
 
-def _annotated(metadata: Metadata, key: str, value: str) -> list[Operation]:
-    path = "/metadata/annotations"
-    if metadata.annotations is None:
-        return [Operation("add", path, {key: value})]
-    same = metadata.annotations.get(key) == value
-    return [] if same else [Operation("add", f"{path}/{_escaped(key)}", value)]
+def _annotated(metadata: Mapping[str, Any], key: str, value: str) -> list[Operation]:
+    return _added("/metadata/annotations", metadata.get("annotations"), {key: value})
 
 
-def _labelled(replica: str, template: Template, labels: Mapping[str, Any]) -> list[Operation]:
+def _labelled(replica: str, template: Mapping[str, Any], labels: Mapping[str, Any]) -> list[Operation]:
     path = f"/spec/replicaSpecs/{_escaped(replica)}/template/metadata"
-    if template.metadata is None:
+    if template.get("metadata") is None:
         return [Operation("add", path, {"labels": labels})]
-    there = template.metadata.labels
-    if there is None:
-        return [Operation("add", f"{path}/labels", labels)]
-    return [
-        Operation("add", f"{path}/labels/{_escaped(name)}", value)
-        for name, value in labels.items()
-        if there.get(name) != value
-    ]
+    return _added(f"{path}/labels", at(template, "metadata").get("labels"), labels)
+
+
+def _added(path: str, there: Any, values: Mapping[str, Any]) -> list[Operation]:
+    """What puts these members into the object at `path`, of which `there` is what it is now."""
+    if not isinstance(there, dict):
+        return [Operation("add", path, values)]
+    new = {name: value for name, value in values.items() if there.get(name) != value}
+    return [Operation("add", f"{path}/{_escaped(name)}", value) for name, value in new.items()]
 
 
 def _escaped(key: str) -> str:
@@ -220,46 +220,26 @@ class _ReviewedKind(msgspec.Struct):
     kind: str = ""
 
 
-class _Request(msgspec.Struct, Generic[T], rename="camel"):
+class _Request(msgspec.Struct, rename="camel"):
     uid: str
     operation: str = ""
     namespace: str = ""
     sub_resource: str = ""
     kind: _ReviewedKind = msgspec.field(default_factory=_ReviewedKind)
-    object: T | None = None
-    old_object: T | None = None
+    object: Any = None
+    old_object: Any = None
 
 
-class _Review(msgspec.Struct, Generic[T]):
-    request: _Request[T]
+class _Review(msgspec.Struct):
+    request: _Request
 
 
-class _ConfigMap(msgspec.Struct, rename="camel"):
-    metadata: Metadata
-    data: dict[str, str] = {}
-    binary_data: dict[str, str] = {}
-    immutable: bool = False
-
-    @property
-    def document(self) -> tuple[str | None, str | None]:
-        return self.data.get(RULE_KEY), self.binary_data.get(RULE_KEY)
+_REVIEW = msgspec.json.Decoder(_Review)
 
 
-_CONFIG_MAP = msgspec.json.Decoder(_Review[_ConfigMap])
-_WORKLOAD = msgspec.json.Decoder(_Review[Workload])
-_ONLY_UID = msgspec.json.Decoder(_Review[Any])
-
-
-def _read(decoder: msgspec.json.Decoder[_Review[T]], body: bytes) -> _Request[T] | Response:
+def _read(body: bytes) -> _Request | Response:
     """The request; or the answer to one that cannot be read, which is let through."""
     try:
-        return decoder.decode(body).request
-    except _UNREADABLE:
-        return Response(_uid_of(body), readable=False)
-
-
-def _uid_of(body: bytes) -> str:
-    try:
-        return _ONLY_UID.decode(body).request.uid
-    except _UNREADABLE:
-        return ""
+        return _REVIEW.decode(body).request
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return Response("", readable=False)
