@@ -33,7 +33,7 @@ from tests.control_plane.build import VERSIONS, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.scaler_process import ALONE, LEASE, USER, ScalerProcess, install
 from tests.control_plane.stage import Stage, staged, until
-from tests.control_plane.witness import witnessed
+from tests.control_plane.witness import Witness, watched
 
 SERVICES = (
     things.Service("a", "ns-a", "a", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), mindie=False),
@@ -227,7 +227,7 @@ async def play(
     """
     async with AsyncExitStack() as around:
         stage = await around.enter_async_context(staged(plane))
-        await around.enter_async_context(witnessed(stage.api))
+        await around.enter_async_context(watched(Witness(stage.api)))
         ledger = Ledger(stage.api)
         watching = asyncio.create_task(ledger.run())
         killing = Killing(plane, stage, folder, random.Random(f"kills-{seed}"), replicas)

@@ -33,7 +33,7 @@ from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.proxy import Fault, Proxy, proxied, status
 from tests.control_plane.scaler_process import ACCOUNT, ALONE, LEASE, NAMESPACE, ScalerProcess, install
 from tests.control_plane.stage import wall_clock
-from tests.control_plane.witness import witnessed
+from tests.control_plane.witness import Witness, watched
 
 _TIMES = ("at", "until", "within", "never_for", "lasting", "every")
 DIVIDED = (
@@ -84,7 +84,7 @@ async def play_really(plane: ControlPlane, scenario: Scenario, folder: Path, fac
     """Run a compressed scenario to its end; AssertionError when the outside witness saw a promise broken."""
     install(plane)
     timeline = Timeline(None)
-    async with plane.client() as api, proxied(plane.port, plane.authority) as proxy, witnessed(api):
+    async with plane.client() as api, proxied(plane.port, plane.authority) as proxy, watched(Witness(api)):
         kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
         runner = _Runner(folder, kubeconfig, [*ALONE, *LEASE, *flags(scenario.settings, factor)])
         await _RealWorld(api, wall_clock(), scenario, timeline, runner, proxy).play()

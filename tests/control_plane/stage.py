@@ -6,7 +6,6 @@ The stand-ins are those of the simulation, which speak nothing but KubeApi; kwok
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -14,23 +13,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, ELASTIC_SERVICES, NODES, PODS, QUEUES, KubeApi, Object
+from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, QUEUES, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError, KubeError
-from scaler.names import RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node, change_node
-from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
-from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.crds import definitions, workload_definitions
-from scaler.sim.stories.instances import Condition, InstanceView, census, running
-from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
+from scaler.sim.stories.instances import InstanceView, census, running
+from scaler.sim.stories.manifests import apply, read_manifests
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.programs import ControlPlaneError
-from tests.control_plane.witness import WATCHED, census_of
-from tests.deployed_operator import deployment
 from tests.jobs import QUEUE
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -40,7 +32,6 @@ SERVICE = "mindie/scaling-rule/mindie"
 PATIENCE = 60.0
 """Seconds until something that should take one or two must have happened: test machines are busy."""
 _NPU_LABELS = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"}
-_OPT_IN = ("mind-cluster/scaling=enabled", "mind-cluster/beside-ascend-operator=true")
 T = TypeVar("T")
 
 
@@ -74,6 +65,21 @@ class Stage:
 
     async def node(self, name: str, fate: NodeFate) -> None:
         await change_node(self.api, self._specs[name], fate)
+
+    async def nodes_are_open(self) -> bool:
+        """Whether every node takes pods: a new one is tainted until the control plane has seen it ready."""
+        return not any(objects.spec(node).get("taints") for node in (await self.api.list(NODES)).items)
+
+    async def empty_nodes(self) -> list[str]:
+        """Those without pods."""
+        used = {objects.node_of(pod) for pod in (await self.api.list(PODS)).items}
+        return [name for name in self._specs if name not in used]
+
+    async def remove_empty_node(self) -> None:
+        """Take a node away as soon as there is one without pods."""
+        name = (await until(self.empty_nodes, "a node has no pods", self.views))[0]
+        await self.api.delete(NODES, None, name)
+        del self._specs[name]
 
     async def apply(self, path: Path = EXAMPLE, *, change: Callable[[Object], Object] = lambda obj: obj) -> None:
         """Apply a file or a folder; `change` is applied to every object first."""
@@ -114,62 +120,6 @@ class Stage:
         found = (await self.api.list(ELASTIC_SERVICES, namespace)).items
         statuses = [each.get("status", {}) for each in found if each["spec"]["rule"] == rule]
         return [instance for status in statuses for instance in status.get("instances", ())]
-
-
-class WatchingStage(Stage):
-    """A stage that knows the cluster by a watch of its own: every service's instances, whoever makes their pods."""
-
-    def __init__(self, api: KubeApi, plane: ControlPlane) -> None:
-        super().__init__(api)
-        self.plane = plane
-        self.mirror = Mirror(api, *WATCHED)
-
-    async def views(self, service: str = SERVICE) -> list[InstanceView]:
-        return census_of(self.mirror).get(service, [])
-
-    async def nodes_are_open(self, seconds: float = PATIENCE) -> None:
-        """Wait until every node takes pods: a new one is tainted until the control plane has seen it ready."""
-        await until(
-            lambda: self.api.list(NODES), "every node takes pods", seconds=seconds,
-            fits=lambda nodes: not any(objects.spec(node).get("taints") for node in nodes.items),
-        )  # fmt: skip
-
-    async def place_operator(self, *namespaces: str) -> None:
-        """The policies of manifests/admission-policy in force in these namespaces, and an operator with replicas."""
-        policies = MANIFESTS / "admission-policy"
-        self.plane.kubectl("apply", "-f", policies / "pods.yaml", "-f", policies / "ascendjobs.yaml")
-        for namespace in (*namespaces, OPERATOR_NAMESPACE):
-            await ensure_namespace(self.api, namespace)
-        self.plane.kubectl("label", "--overwrite", "namespace", *namespaces, *_OPT_IN)
-        with suppress(AlreadyExistsError):
-            await self.api.create(DEPLOYMENTS, OPERATOR_NAMESPACE, deployment())
-        await until(lambda: self._policies_in_force(namespaces[-1]), "the policies are in force")
-
-    async def _policies_in_force(self, namespace: str) -> bool:
-        """A job would lose its label, and a pod would get the gate."""
-        job = copied(read_manifests(EXAMPLE / "20-prefill-p0.yaml"), namespace)[-1]
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": job["metadata"]}
-        pod["spec"] = job["spec"]["replicaSpecs"]["Master"]["template"]["spec"]
-        try:
-            moved, gated = [await self._dry_run(body) for body in (job, pod)]
-        except ControlPlaneError:
-            return False
-        return RULE_LABEL not in objects.labels_of(moved) and objects.gated(gated)
-
-    async def _dry_run(self, body: Object) -> Object:
-        words = ("create", "-f", "-", "--dry-run=server", "--output", "json")
-        found: Object = json.loads(await asyncio.to_thread(self.plane.kubectl, *words, text=json.dumps(body)))
-        return found
-
-
-def seats(views: Iterable[InstanceView]) -> dict[str, tuple[str, ...]]:
-    """Nodes of the instances that run, by name."""
-    return {view.name: view.nodes for view in views if view.condition is Condition.RUNNING}
-
-
-def operator(api: KubeApi) -> AscendOperator:
-    """Ascend Operator's stand-in, inside a running loop."""
-    return AscendOperator(api, wall_clock())
 
 
 async def until(

@@ -70,6 +70,6 @@ async def test_with_the_real_volcano_it_does_too(plane: ControlPlane, tmp_path: 
 @pytest.mark.kubernetes_from(36)
 @pytest.mark.plane_options(volcano=True, ascend_operator=True)
 async def test_beside_the_real_ascend_operator_it_does_too(plane: ControlPlane, tmp_path: Path) -> None:
-    platform = PLATFORMS["beside-the-real-ascend-operator"]
+    platform = PLATFORMS["beside-ascend-operator"]
     orders = await play(plane, tmp_path, platform, shape="square", seconds=SECONDS, seed=7)
     assert orders.counts["orders"] >= 3

@@ -14,7 +14,7 @@ from scaler.names import MOVED_RULE, RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.platform_stage import PlatformStage, ascend_jobs, played
+from tests.control_plane.services import PlatformStage, ascend_jobs, played
 from tests.control_plane.stage import EXAMPLE, kinds_definitions
 from tests.simulation.test_motor import SERVICES
 

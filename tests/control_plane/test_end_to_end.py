@@ -17,7 +17,7 @@ from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.real_world import compressed, plane_options, play_really
 from tests.control_plane.scaler_process import install, scaler
 from tests.control_plane.stage import staged
-from tests.control_plane.witness import witnessed
+from tests.control_plane.witness import Witness, watched
 from tests.simulation.test_motor import SERVICES
 
 LONG = pytest.mark.long("stories in real time, a minute each")
@@ -67,7 +67,7 @@ async def _lose_and_regain(
 ) -> None:
     kubeconfig = install(plane)
     a3 = manifests.name.startswith("A3")
-    async with staged(plane) as stage, witnessed(stage.api), scaler(folder, kubeconfig) as process:
+    async with staged(plane) as stage, watched(Witness(stage.api)), scaler(folder, kubeconfig) as process:
         await stage.add_npu_nodes(nodes, a3=a3)
         await add_node(stage.api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         for part in ("configmaps", "deployment"):

@@ -35,7 +35,7 @@ from tests.control_plane.scaler_process import (
     scaler,
 )
 from tests.control_plane.stage import Stage, staged, until
-from tests.control_plane.witness import witnessed
+from tests.control_plane.witness import Witness, watched
 from tests.parts import short_and_long
 
 KILLS = 20
@@ -47,7 +47,7 @@ async def _stage(plane: ControlPlane, *, npu_nodes: int = 3) -> AsyncIterator[St
     """Three nodes and a witness; afterwards the cluster is as empty as before."""
     async with staged(plane, npu_nodes=npu_nodes) as stage:
         try:
-            async with witnessed(stage.api):
+            async with watched(Witness(stage.api)):
                 yield stage
         finally:
             await until(lambda: _emptied(plane, stage), "the cluster is empty again")
@@ -310,7 +310,7 @@ async def test_definitions_may_come_later_than_the_scaler(fresh_plane: FreshPlan
         assert process.exit_code is None
         plane.install([one for one in definitions() if ELASTIC_SERVICES.full_name != one["metadata"]["name"]])
         await process.ready()
-        async with staged(plane, npu_nodes=3) as stage, witnessed(stage.api):
+        async with staged(plane, npu_nodes=3) as stage, watched(Witness(stage.api)):
             await stage.apply()
             await stage.runs(group0=2, group1=1)
         assert process.errors() == []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.actors.volcano_jobs import VolcanoJobs
 from scaler.sim.stories.manifests import read_manifests
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.platform_stage import Platform, PlatformStage, Scale, ascend_jobs, played
+from tests.control_plane.services import Platform, PlatformStage, ascend_jobs, played
 from tests.control_plane.stage import EXAMPLE, EXAMPLES, kinds_definitions, until
 
 pytestmark = [
@@ -35,7 +35,7 @@ pytestmark = [
 ]
 
 
-def _set(kind: str, name: str, path: str) -> Scale:
+def _set(kind: str, name: str, path: str) -> Callable[[PlatformStage, int], None]:
     """The number of prefill instances stands in one field."""
 
     def scale(stage: PlatformStage, prefills: int) -> None:
@@ -53,8 +53,8 @@ def _one_job_more_or_less(stage: PlatformStage, prefills: int) -> None:
 
 
 PLATFORMS = {
-    folder: Platform(folder, job_id, (EXAMPLES / folder,), minimum, (maker,), scale)
-    for folder, job_id, minimum, maker, scale in (
+    folder: Platform(folder, job_id, (EXAMPLES / folder,), minimum, scale, (owner,))
+    for folder, job_id, minimum, owner, scale in (
         ("ome-deployment", "qwen", 2, Ome, _set("isvc", "qwen", "/spec/engine/minReplicas")),
         ("ome-leaderworkerset", "deepseek", 3, Ome, _set("isvc", "deepseek", "/spec/engine/minReplicas")),
         ("aibrix", "qwen", 3, StormServices, _set("stormservice", "qwen", "/spec/template/spec/roles/0/replicas")),
@@ -70,11 +70,7 @@ PLATFORMS = {
 }
 
 
-WITH_VOLCANO: dict[str, Platform] = {
-    **PLATFORMS,
-    "volcano-jobs": replace(PLATFORMS["volcano-jobs"], actors=()),
-    "ascend-jobs": ascend_jobs(2, EXAMPLE, by_operator=False),
-}
+WITH_VOLCANO: dict[str, Platform] = {**PLATFORMS, "ascend-jobs": ascend_jobs(2, EXAMPLE, by_operator=False)}
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
@@ -112,12 +108,12 @@ async def _climb_degrade_and_recover(plane: ControlPlane, platform: Platform, fo
 
 async def _scale_and_edit_the_rule(stage: PlatformStage) -> None:
     """A third prefill instance waits, although there is room, until the rule has one. Scaled down it goes first."""
-    running = await stage.seats()
+    running = stage.nodes_by_instance()
     stage.platform.scale(stage, 3)
     await stage.says(stage.platform.prefill, "NotInRatio")
     stage.platform.scale(stage, 2)
     await until(lambda: stage.has(2, stage.platform.prefill), "the third instance is gone", stage.views)
-    assert await stage.seats() == running
+    assert stage.nodes_by_instance() == running
     stage.platform.scale(stage, 3)
     await stage.says(stage.platform.prefill, "NotInRatio")
     await stage.edit_rule((3, 1), (2, 1), (1, 1))

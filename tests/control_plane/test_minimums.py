@@ -9,19 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.control_plane.contention_stage import (
-    CREATED,
-    CREATED_WITH_VOLCANO,
-    CREATED_WITHOUT_GANGS,
-    GATED,
-    GATED_WITH_VOLCANO,
-    POD_START,
-    SERVICES,
-    Way,
-    contended,
-)
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.services import CREATED, CREATED_WITHOUT_GANGS, GATED, SERVICES, Way, contended
 from tests.control_plane.stage import kinds_definitions
+
+POD_START = 2.0
+"""Seconds from bound to Running: all jobs must be there before the first service could scale up."""
 
 pytestmark = [
     pytest.mark.plane_options(crds=kinds_definitions(), scheduler=True, pod_start=POD_START),
@@ -49,12 +42,12 @@ async def _play(
     async with contended(plane, way, nodes, folder) as (stage, _process):
         await stage.arrive()
         await stage.comes_to(first)
-        before = stage.seats()
+        before = stage.nodes_by_instance()
         leaving = stage.serving()[0]
         await stage.leave(leaving)
         await stage.comes_to(then)
-        stayed = {name: seat for name, seat in before.items() if not name.startswith(f"{leaving}/")}
-        assert stayed.items() <= stage.seats().items()
+        stayed = {name: nodes for name, nodes in before.items() if not name.startswith(f"{leaving}/")}
+        assert stayed.items() <= stage.nodes_by_instance().items()
 
 
 @pytest.mark.parametrize("way", [CREATED, CREATED_WITHOUT_GANGS], ids=lambda way: way.name)
@@ -83,21 +76,21 @@ async def test_half_of_them_serve_beside_ascend_operator_too(plane: ControlPlane
 
 @WITH_VOLCANO
 async def test_all_serve_with_the_real_volcano_too(plane: ControlPlane, tmp_path: Path) -> None:
-    await all_serve(CREATED_WITH_VOLCANO, plane, tmp_path)
+    await all_serve(CREATED, plane, tmp_path)
 
 
 @WITH_VOLCANO
 async def test_half_of_them_serve_with_the_real_volcano_too(plane: ControlPlane, tmp_path: Path) -> None:
-    await half_serve(CREATED_WITH_VOLCANO, plane, tmp_path)
+    await half_serve(CREATED, plane, tmp_path)
 
 
 @WITH_VOLCANO
 @pytest.mark.kubernetes_from(36)
 async def test_all_serve_with_volcano_beside_ascend_operator_too(plane: ControlPlane, tmp_path: Path) -> None:
-    await all_serve(GATED_WITH_VOLCANO, plane, tmp_path)
+    await all_serve(GATED, plane, tmp_path)
 
 
 @WITH_VOLCANO
 @pytest.mark.kubernetes_from(36)
 async def test_half_of_them_serve_with_volcano_beside_ascend_operator_too(plane: ControlPlane, tmp_path: Path) -> None:
-    await half_serve(GATED_WITH_VOLCANO, plane, tmp_path)
+    await half_serve(GATED, plane, tmp_path)

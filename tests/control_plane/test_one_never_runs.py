@@ -18,22 +18,20 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
 from scaler.sim.actors import objects
-from tests.control_plane.contention_stage import (
-    CREATED_WITH_VOLCANO,
+from tests.control_plane.plane import ControlPlane
+from tests.control_plane.scaler_process import ScalerProcess
+from tests.control_plane.services import (
+    CREATED,
     CREATED_WITHOUT_GANGS,
     DECODE,
     GATED,
-    GATED_WITH_VOLCANO,
     GATED_WITHOUT_GANGS,
-    OPERATED_WITH_VOLCANO,
     PREFILL,
     Change,
     SharedStage,
     Way,
     contended,
 )
-from tests.control_plane.plane import ControlPlane
-from tests.control_plane.scaler_process import ScalerProcess
 from tests.control_plane.stage import kinds_definitions, until
 
 pytestmark = [
@@ -150,7 +148,7 @@ async def one_never_runs(
         try:
             await until(all_whole, f"{others} run all", lambda: _show(stage, found, process), within + _MARGIN)
             await until(lambda: _says(stage, spoilt, fault, way), f"{_SPOILT} says why", lambda: _said(stage, spoilt))
-            before = stage.seats()
+            before = stage.nodes_by_instance()
             await asyncio.sleep(3.0)
         finally:
             found.said = await _said(stage, spoilt)
@@ -158,11 +156,11 @@ async def one_never_runs(
         assert max(found.whole[name] for name in others) < within, await _show(stage, found, process)
         assert found.revoked.keys() <= {spoilt}, await _show(stage, found, process)
         assert spoilt not in found.served
-        assert _others(before, spoilt) == _others(stage.seats(), spoilt)
+        assert _others(before, spoilt) == _others(stage.nodes_by_instance(), spoilt)
         if nodes >= ROOM:
             await _mend(stage, spoilt, deleted=way.beside_operator or not fault.edited)
             await until(lambda: _is_whole(stage, spoilt), f"{spoilt} runs all", lambda: _show(stage, found, process))
-            assert _others(before, spoilt) == _others(stage.seats(), spoilt)
+            assert _others(before, spoilt) == _others(stage.nodes_by_instance(), spoilt)
         return found
 
 
@@ -205,8 +203,8 @@ async def _said(stage: SharedStage, namespace: str) -> dict[str, tuple[str, str]
     return {one["name"]: (one["reason"], one["message"]) for one in await stage.said(namespace)}
 
 
-def _others(seats: dict[str, tuple[str, ...]], spoilt: str) -> dict[str, tuple[str, ...]]:
-    return {name: seat for name, seat in seats.items() if not name.startswith(f"{spoilt}/")}
+def _others(nodes: dict[str, tuple[str, ...]], spoilt: str) -> dict[str, tuple[str, ...]]:
+    return {name: each for name, each in nodes.items() if not name.startswith(f"{spoilt}/")}
 
 
 def _revoked(process: ScalerProcess) -> dict[str, list[str]]:
@@ -261,14 +259,14 @@ async def test_the_operator_s_words_are_said_where_gangs_are_bound_too(plane: Co
 async def test_the_others_are_served_with_the_real_volcano_too(
     fault: Fault, plane: ControlPlane, tmp_path: Path
 ) -> None:
-    await one_never_runs(CREATED_WITH_VOLCANO, fault, plane, tmp_path)
+    await one_never_runs(CREATED, fault, plane, tmp_path)
 
 
 @WITH_VOLCANO
 async def test_it_keeps_room_no_longer_than_a_turn_with_the_real_volcano_too(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
-    await keeps_room_for_a_turn_only(CREATED_WITH_VOLCANO, plane, tmp_path)
+    await keeps_room_for_a_turn_only(CREATED, plane, tmp_path)
 
 
 @EACH
@@ -277,7 +275,7 @@ async def test_it_keeps_room_no_longer_than_a_turn_with_the_real_volcano_too(
 async def test_the_others_are_served_with_volcano_beside_ascend_operator_too(
     fault: Fault, plane: ControlPlane, tmp_path: Path
 ) -> None:
-    await one_never_runs(GATED_WITH_VOLCANO, fault, plane, tmp_path)
+    await one_never_runs(GATED, fault, plane, tmp_path)
 
 
 @EACH
@@ -286,4 +284,4 @@ async def test_the_others_are_served_with_volcano_beside_ascend_operator_too(
 async def test_the_others_are_served_beside_the_real_ascend_operator_too(
     fault: Fault, plane: ControlPlane, tmp_path: Path
 ) -> None:
-    await one_never_runs(OPERATED_WITH_VOLCANO, fault, plane, tmp_path)
+    await one_never_runs(GATED, fault, plane, tmp_path)

@@ -37,7 +37,7 @@ from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.releases import ONE_BACK, ROOT, tree
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, USER, ScalerProcess, install, leads
 from tests.control_plane.stage import SERVICE, Stage, staged, until
-from tests.control_plane.witness import witnessed
+from tests.control_plane.witness import Witness, watched
 
 FLAGS = (*LEASE, "--broken-grace", "2", "--trade-after", "4", "--stable-after", "3")
 WAYS = {"kubectl apply": (), "kubectl apply --server-side": ("--server-side", "--force-conflicts")}
@@ -160,7 +160,7 @@ async def _told(plane: ControlPlane, folder: Path, *releases: Release) -> list[C
         replicas = Replicas(plane, stage, folder)
         around.push_async_callback(replicas.close)
         await replicas.roll(releases[0])
-        await around.enter_async_context(witnessed(stage.api))
+        await around.enter_async_context(watched(Witness(stage.api)))
         await stage.apply()
         await _whole(stage, SERVICE)
         await stage.apply(change=lambda obj: copied([obj], BYSTANDER)[0])

@@ -89,7 +89,7 @@ async def _ordered(replicas: int, *deleted: str) -> list[str]:
         await sim.delete(PODS, "mindie", f"{name}-master-0", grace_period_seconds=0)
     await asyncio.sleep(10)
     watching.cancel()
-    return orders.judge()
+    return orders.settle()
 
 
 async def _patch(sim: SimCluster, pod: str, status: Object) -> None:

@@ -19,22 +19,21 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, NODES, PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.mindie import GROUP_LABEL, RULE_KEY
-from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.stories.instances import running, service_of
 from tests.control_plane.autoscaler import OPTIONS, Autoscaler, autoscaling
 from tests.control_plane.build import VERSIONS, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions
-from tests.control_plane.platform_stage import Platform, PlatformStage, ascend_jobs, played
+from tests.control_plane.services import Platform, PlatformStage, ascend_jobs, played
 from tests.control_plane.stage import EXAMPLE, kinds_definitions
 from tests.control_plane.test_kinds import PLATFORMS as OTHERS
-from tests.control_plane.witness import WATCHED, WINDOW, census_of, covers
+from tests.control_plane.witness import WINDOW, Watcher, census_of, watched
+from tests.decide.contract import covers
 
 LADDER = ((3, 1), (2, 1), (1, 1))
 MOST = 4
@@ -45,7 +44,6 @@ SHARE = 0.05
 PLATFORMS: dict[str, Platform] = {
     "ascend-jobs": ascend_jobs(2, EXAMPLE, by_operator=False),
     "beside-ascend-operator": ascend_jobs(2, EXAMPLE),
-    "beside-the-real-ascend-operator": replace(ascend_jobs(2, EXAMPLE), actors=()),
     **{name: OTHERS[name] for name in ("ome-deployment", "ome-leaderworkerset")},
 }
 
@@ -67,11 +65,11 @@ SHAPES: dict[str, Callable[[random.Random], Iterator[float]]] = {
 }  # fmt: skip
 
 
-class Orders:
-    """What was ordered of one service, and what its pods did: `broken` says in words what they must not do."""
+class Orders(Watcher):
+    """What was ordered of one service, and what its pods did."""
 
     def __init__(self, api: KubeApi, service: str, sizes: Mapping[str, int]) -> None:
-        self.broken: list[str] = []
+        super().__init__(api, ELASTIC_SERVICES)
         self.counts: Counter[str] = Counter()
         self.held = self.needed = 0.0
         """Nodes times seconds: each pod takes a whole node."""
@@ -79,7 +77,6 @@ class Orders:
         self._rungs = [dict(zip(groups, ratio, strict=True)) for ratio in ((0, 0), *reversed(LADDER))]
         self._sizes = sizes
         self._service = service
-        self._mirror = Mirror(api, *WATCHED, ELASTIC_SERVICES)
         self._past: deque[tuple[float, int]] = deque()
         self._last: tuple[float, int, int] | None = None
         """When it was looked at last, the rung that was ordered then, and how many nodes were held."""
@@ -89,17 +86,7 @@ class Orders:
         self._excused: set[str] = set()
         """Pods of instances under which a node failed."""
 
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._mirror.run())
-            while True:
-                await self._mirror.wait(1.0)
-                if self._mirror.synced:
-                    self._look(asyncio.get_running_loop().time())
-
-    def judge(self) -> list[str]:
-        """What is wrong in the end."""
+    def settle(self) -> list[str]:
         for group, size in self._sizes.items():
             drained, ordered = self.counts[f"pods of {group} drained"], self.counts[f"{group} ordered away"] * size
             if drained > ordered:
@@ -118,23 +105,23 @@ class Orders:
         """The ratio that is ordered now."""
         found = [
             int(objects.spec(obj)["replicas"])
-            for obj in self._mirror.all(ELASTIC_SERVICES)
+            for obj in self.mirror.all(ELASTIC_SERVICES)
             if f"{objects.namespace(obj)}/{obj['spec']['rule']}/{obj['spec']['jobID']}" == self._service
         ]
         wanted = found[0] if found else 1_000_000
         sums = [sum(rung.values()) for rung in self._rungs]
         return next((number for number, instances in enumerate(sums) if instances >= wanted), len(sums) - 1)
 
-    def _look(self, now: float) -> None:
+    def look(self, now: float) -> None:
         rung = self._rung()
         self._past.append((now, rung))
         while self._past[0][0] < now - WINDOW and len(self._past) > 1:
             self._past.popleft()
         groups = self._bound()
-        pods = [pod for pod in self._mirror.all(PODS) if objects.uid(pod) in groups]
-        lost = {objects.name(node) for node in self._mirror.all(NODES) if not objects.node_ready(node)}
+        pods = [pod for pod in self.mirror.all(PODS) if objects.uid(pod) in groups]
+        lost = {objects.name(node) for node in self.mirror.all(NODES) if not objects.node_ready(node)}
         self._account(now, rung, sum(not objects.ended(pod) and objects.node_of(pod) not in lost for pod in pods))
-        views = census_of(self._mirror).get(self._service, [])
+        views = census_of(self.mirror).get(self._service, [])
         under = {node for view in views if lost.intersection(view.nodes) for node in view.nodes}
         self._excused |= {objects.uid(pod) for pod in pods if objects.node_of(pod) in under}
         there = running(views)
@@ -146,8 +133,8 @@ class Orders:
 
     def _bound(self) -> dict[str, str]:
         """Groups of the service's pods that have a node, by uid."""
-        jobs = {objects.uid(job): job for job in self._mirror.all(ASCEND_JOBS)}
-        told = [(pod, jobs.get(objects.owner_uid(pod), pod)) for pod in self._mirror.all(PODS) if objects.node_of(pod)]
+        jobs = {objects.uid(job): job for job in self.mirror.all(ASCEND_JOBS)}
+        told = [(pod, jobs.get(objects.owner_uid(pod), pod)) for pod in self.mirror.all(PODS) if objects.node_of(pod)]
         return {
             objects.uid(pod): objects.scaling_labels(about).get(GROUP_LABEL, "")
             for pod, about in told
@@ -198,15 +185,8 @@ async def followed(
         autoscaler.load = MOST
         found = (await stage.api.list(ELASTIC_SERVICES, platform.namespace)).items
         await asyncio.to_thread(autoscaler.follow, platform.namespace, objects.name(found[0]), MOST)
-        orders = Orders(stage.api, platform.service, await _sizes(stage))
-        watching = asyncio.create_task(orders.run())
-        try:
+        async with watched(Orders(stage.api, platform.service, await _sizes(stage))) as orders:
             yield stage, autoscaler, orders
-            assert not watching.done(), watching
-        finally:
-            watching.cancel()
-        broken = orders.judge()
-        assert broken == [], [*broken, dict(orders.counts)]
 
 
 async def play(
@@ -247,7 +227,7 @@ async def _waves(
         pause = die.uniform(5, 10)
         moment, away, fails = die.uniform(0, pause / 2), die.uniform(1, pause / 2), die.random() < 0.5
         await asyncio.sleep(moment)
-        used = sorted(node for nodes in (await stage.seats()).values() for node in nodes)
+        used = sorted(node for nodes in stage.nodes_by_instance().values() for node in nodes)
         if fails and used:
             lost = die.choice(used)
             await stage.node(lost, NodeFate.NOT_READY)
@@ -258,12 +238,6 @@ async def _waves(
             await asyncio.sleep(pause - moment)
 
 
-def options_for(platform: Platform, *, volcano: bool = False) -> PlaneOptions:
-    """A plane that has an autoscaler, and what makes the platform's pods."""
-    lws, real = platform is OTHERS["ome-leaderworkerset"], platform.beside_operator and not platform.actors
-    return PlaneOptions(crds=kinds_definitions(), lws=lws, volcano=volcano, ascend_operator=real, **OPTIONS)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.control_plane.waves", description="A load that changes.")
     parser.add_argument("--seconds", type=float, default=600)
@@ -271,10 +245,16 @@ def main() -> int:
     parser.add_argument("--shape", choices=SHAPES, default="noise")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--volcano", action="store_true", help="the real one (VOLCANO_BIN_DIR)")
+    parser.add_argument("--ascend-operator", action="store_true", help="the real one (ASCEND_OPERATOR_BIN_DIR)")
     parser.add_argument("--kubernetes", choices=VERSIONS, default="1.36.3")
     args = parser.parse_args()
     platform = PLATFORMS[args.platform]
-    planned = options_for(platform, volcano=args.volcano)
+    real = {
+        "volcano": args.volcano,
+        "ascend_operator": args.ascend_operator,
+        "lws": args.platform == "ome-leaderworkerset",
+    }
+    planned = PlaneOptions(crds=kinds_definitions(), **real, **OPTIONS)
     with tempfile.TemporaryDirectory(prefix="waves-") as name:
         folder = Path(name)
         with ControlPlane(folder / "plane", binaries(args.kubernetes), planned) as plane:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from abc import abstractmethod
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
 
 from scaler.kube.api import (
     ASCEND_JOBS,
@@ -25,51 +27,64 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.sim.actors import objects
+from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.mirror import Mirror
 from scaler.sim.stories.instances import Condition, InstanceView, census
+from tests.decide.contract import target_of
 
 WINDOW = 3.0
 """Seconds in which a decision becomes a pod that this watch shows."""
 Counts = dict[str, int]
-JOBS: tuple[Resource, ...] = (PODS, NODES, ASCEND_JOBS)
-"""What tells the instances when the scaler makes the pods."""
-WATCHED = (*JOBS, VOLCANO_JOBS, STATEFUL_SETS)
-"""And whoever makes them."""
+WATCHED: tuple[Resource, ...] = (PODS, NODES, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS)
+"""What tells instances, and their sizes."""
 
 
 def census_of(mirror: Mirror) -> dict[str, list[InstanceView]]:
     """Every service's instances."""
-    volcano, sets = (mirror.all(kind) if kind in mirror else [] for kind in (VOLCANO_JOBS, STATEFUL_SETS))
-    sizes = {objects.uid(made): int(objects.spec(made).get("replicas", 1)) for made in sets}
-    return census([*mirror.all(ASCEND_JOBS), *volcano], mirror.all(PODS), mirror.all(NODES), sizes)
+    sizes = {objects.uid(made): int(objects.spec(made).get("replicas", 1)) for made in mirror.all(STATEFUL_SETS)}
+    jobs = [*mirror.all(ASCEND_JOBS), *mirror.all(VOLCANO_JOBS)]
+    return census(jobs, mirror.all(PODS), mirror.all(NODES), sizes)
 
 
-class Witness:
-    """`broken` is what went wrong, in words; `most` what each group ever occupied at once.
+class Watcher(StandIn):
+    """Looks at every change, and at least once a second; `broken` is what went wrong, in words."""
+
+    def __init__(self, api: KubeApi, *resources: Resource) -> None:
+        super().__init__(api, *WATCHED, *resources)
+        self.broken: list[str] = []
+
+    async def _round(self) -> float:
+        self.look(asyncio.get_running_loop().time())
+        return 1.0
+
+    @abstractmethod
+    def look(self, now: float) -> None:
+        """Judge the cluster as it is now. `now`: the loop's time."""
+
+    @abstractmethod
+    def settle(self) -> list[str]:
+        """What went wrong, and what is wrong with a cluster at rest."""
+
+
+class Witness(Watcher):
+    """`most` is what each group ever occupied at once.
 
     While `pairs` is True twice the target is no over-admission: one of the newest revision beside each outdated one.
     """
 
-    def __init__(self, api: KubeApi, resources: Sequence[Resource] = JOBS) -> None:
-        self.broken: list[str] = []
+    def __init__(self, api: KubeApi) -> None:
+        super().__init__(api, CONFIG_MAPS)
         self.most: dict[str, Counts] = {}
         self.pairs = False
-        self._mirror = Mirror(api, *resources, CONFIG_MAPS)
         self._past: deque[tuple[float, dict[str, Counts]]] = deque()
         self._last: dict[tuple[str, str], Condition] = {}
         self._ratios: dict[str, list[Counts]] = {}
 
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._mirror.run())
-            tasks.create_task(self._follow())
-
     def settle(self) -> list[str]:
-        """What is wrong with a cluster at rest: instances that are neither whole nor empty."""
+        """At rest every instance is whole or empty."""
         broken = list(self.broken)
-        for service, views in census_of(self._mirror).items():
+        for service, views in census_of(self.mirror).items():
             broken += [
                 f"S2: {service} {view.name} is {view.condition} at rest"
                 for view in views
@@ -77,15 +92,8 @@ class Witness:
             ]
         return broken
 
-    async def _follow(self) -> None:
-        while True:
-            await self._mirror.wait()
-            if self._mirror.synced:
-                self._look()
-
-    def _look(self) -> None:
-        now = asyncio.get_running_loop().time()
-        found = census_of(self._mirror)
+    def look(self, now: float) -> None:
+        found = census_of(self.mirror)
         self._past.append((now, {service: _targets(self._rule(service), views) for service, views in found.items()}))
         while self._past[0][0] < now - WINDOW and len(self._past) > 1:
             self._past.popleft()
@@ -115,7 +123,7 @@ class Witness:
     def _rule(self, service: str) -> list[Counts]:
         """The ratios of the rule as it is, else as it last was, largest first."""
         namespace, name, _ = service.split("/")
-        found = self._mirror.get(CONFIG_MAPS, namespace, name)
+        found = self.mirror.get(CONFIG_MAPS, namespace, name)
         with suppress(ValueError, KeyError, TypeError):
             self._ratios[service] = _ratios(found) if found else self._ratios[service]
         return self._ratios.get(service, [])
@@ -140,25 +148,17 @@ def _came_back(was: Condition, now: Condition) -> bool:
 
 
 def _targets(ratios: list[Counts], views: list[InstanceView]) -> Counts:
-    """Section 3.2 of the contract, written once more: the first ratio from below that something is missing for."""
     running = Counter(view.group for view in views if view.condition is Condition.RUNNING)
     live = Counter(view.group for view in views)
-    attainable = [ratio for ratio in ratios if covers(live, ratio)] or ratios[-1:]
-    for ratio in reversed(attainable):
-        if not covers(running, ratio):
-            return ratio
-    return attainable[0] if attainable else {}
+    return ratios[target_of(ratios, running, live)[0]] if ratios else {}
 
 
-def covers(counts: Mapping[str, int], ratio: Mapping[str, int]) -> bool:
-    """Whether there are so many of every group."""
-    return all(counts.get(group, 0) >= number for group, number in ratio.items())
+_Watcher = TypeVar("_Watcher", bound=Watcher)
 
 
 @asynccontextmanager
-async def witnessed(api: KubeApi, resources: Sequence[Resource] = JOBS) -> AsyncIterator[Witness]:
+async def watched(witness: _Watcher) -> AsyncIterator[_Watcher]:
     """Watch for as long as the block lasts; AssertionError at its end when a promise was broken."""
-    witness = Witness(api, resources)
     task = asyncio.create_task(witness.run())
     try:
         yield witness

@@ -25,6 +25,7 @@ from scaler.decide.world import (
     World,
 )
 from scaler.rules.rule import CountsFrom, Ratio, Rule
+from tests.decide.contract import attainable, covers, target_of
 
 
 class Seen(NamedTuple):
@@ -107,17 +108,18 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     run = {group: members(seen, group, counts_as_running) for group in groups}
     placed = {group: run[group] + members(seen, group, is_in_flight) for group in groups}
     live = {group: len(members(seen, group, is_live)) - passing(seen, group) for group in groups}
-    index, complete = target_of(rule, {group: len(run[group]) for group in groups}, live)
+    ratios = [ratio.counts for ratio in rule.ratios]
+    index, complete = target_of(ratios, {group: len(run[group]) for group in groups}, live)
     said = index + (seen.left_out if seen.is_limited else 0) if seen.service.replicas else -1
-    target = {group: rule.ratios[index].counts.get(group, 0) for group in groups}
+    target = {group: ratios[index].get(group, 0) for group in groups}
     occupied = {group: counted(placed[group], target[group], seen) for group in groups}
     running = {group: min(len(run[group]), occupied[group]) for group in groups}
     counts = {group: (running[group], occupied[group] - running[group]) for group in groups}
-    serves = all(running[group] >= number for group, number in rule.ratios[-1].counts.items())
+    serves = covers(running, ratios[-1])
     if seen.service.options.paused:
         reasons = {one.uid: barred(one, seen) or Reason.PAUSED for one in held}
         return Judgement(said, complete, serves, states, held=reasons, counts=counts)
-    largest = {group: rule.ratios[attainable(rule, live)[0]].counts.get(group, 0) for group in groups}
+    largest = {group: ratios[attainable(ratios, live)[0]].get(group, 0) for group in groups}
     healed = {group: heal(seen, group, placed[group], target[group]) for group in groups}
     seated = {group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)] for group in groups}
     given = {group: give_places(held, group, seen, seated[group], target[group]) for group in groups}
@@ -205,12 +207,6 @@ def use(one: Instance, seen: Seen, running: list[Instance]) -> tuple[object, ...
 
 def is_there(one: Instance, seen: Seen) -> bool:
     return state(one, seen) not in (State.TERMINATING, State.FINISHED)
-
-
-def attainable(rule: Rule, live: dict[str, int]) -> list[int]:
-    """Which ratios have enough live instances, the largest first; the last one if none has."""
-    indexes = range(len(rule.ratios))
-    return [i for i in indexes if all(n <= live.get(g, 0) for g, n in rule.ratios[i].counts.items())] or [indexes[-1]]
 
 
 def tried_first(ready: list[Instance], seen: Seen, *, serves: bool) -> list[Instance]:
@@ -310,13 +306,6 @@ def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         complete_pods=frozenset(one.uid for one in seen.instances if one.made_by_us and is_partial(one, seen)),
         held={uid: barrier for uid, barrier in barriers.items() if barrier is not None},
     )
-
-
-def target_of(rule: Rule, running: dict[str, int], live: dict[str, int]) -> tuple[int, bool]:
-    """From the last ratio upward, the first with a group below its number; those beyond the live jobs are left out."""
-    found = attainable(rule, live)
-    unsatisfied = [i for i in found if any(running.get(g, 0) < n for g, n in rule.ratios[i].counts.items())]
-    return (max(unsatisfied), False) if unsatisfied else (min(found), True)
 
 
 def state(one: Instance, seen: Seen) -> State:

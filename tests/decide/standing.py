@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from scaler.decide.world import InstanceMemory, Memory, Preempt, ServiceMemory, Turns
 from tests.builders import GROUPS, NOW, rule
+from tests.decide.contract import covers, target_of
 from tests.decide.packing import Pod
 from tests.decide.small_worlds import POLICY, Inst, Shape, State, key, uid, unbound_pods, wanted
 
@@ -59,23 +60,16 @@ def smallest(of: Shape, s: State, team: int) -> dict[str, int]:
 
 
 def serves(of: Shape, s: State, team: int) -> bool:
-    return all(
-        sum(runs(s, number) for number in members(of, team, group)) >= least
-        for group, least in smallest(of, s, team).items()
-    )
+    least = smallest(of, s, team)
+    return covers({group: sum(runs(s, n) for n in members(of, team, group)) for group in least}, least)
 
 
 def target(of: Shape, s: State, team: int) -> dict[str, int]:
-    """From the last ratio upward the first that is not satisfied, of those with enough jobs."""
     found = ratios(of, s, team)
     groups = found[0]
     live = {group: _lasting(of, s, members(of, team, group)) for group in groups}
     running = {group: sum(runs(s, n) for n in members(of, team, group)) for group in groups}
-    open_ = [ratio for ratio in found if all(live[group] >= ratio[group] for group in groups)]
-    for ratio in reversed(open_):
-        if any(running[group] < ratio[group] for group in groups):
-            return ratio
-    return (open_ or found[-1:])[0]
+    return found[target_of(found, running, live)[0]]
 
 
 def _lasting(of: Shape, s: State, mine: list[int]) -> int:

@@ -1,4 +1,4 @@
-"""Measures many services on a real API server and prints the figures: `python -m tests.control_plane.bench_crowd`.
+"""Measures many services on a real API server and prints the figures: `python -m tests.control_plane.bench_contention`.
 
 Scaling up: so many services come at once to room for all of them; from the moment at which a service runs its minimum
 to the creation of its second prefill instance. Sharing: twenty services on forty and on twenty nodes; how many serve.
@@ -20,16 +20,16 @@ from pathlib import Path
 from scaler.kube.api import PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from tests.control_plane.build import VERSIONS, binaries
-from tests.control_plane.contention_stage import CREATED_WITH_VOLCANO, CREATED_WITHOUT_GANGS, SharedStage, Way, shared
 from tests.control_plane.given import VOLCANO
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.scaler_process import ScalerProcess, install, scaler
+from tests.control_plane.services import CREATED, CREATED_WITHOUT_GANGS, SharedStage, Way, shared
 from tests.control_plane.stage import kinds_definitions, until
 
 _WHOLE = 3
 """Pods of a service that runs all that its rule has."""
 _LONG = 600.0
-"""Seconds for a crowd to come to rest."""
+"""Seconds for all of them to come to rest."""
 
 
 class _Times:
@@ -134,10 +134,10 @@ async def _at_rest(stage: SharedStage, calm: float) -> float:
     """Wait until nothing has moved for so long; how long it took before that."""
     loop = asyncio.get_running_loop()
     began = changed = loop.time()
-    before = (stage.tally(), stage.seats())
+    before = (stage.tally(), stage.nodes_by_instance())
     while loop.time() - changed < calm and loop.time() - began < _LONG:
         await asyncio.sleep(0.2)
-        now = (stage.tally(), stage.seats())
+        now = (stage.tally(), stage.nodes_by_instance())
         if now != before:
             before, changed = now, loop.time()
     return changed - began
@@ -164,19 +164,19 @@ async def measure(plane: ControlPlane, way: Way, folder: Path, arguments: argpar
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure crowds of services on a real API server.")
+    parser = argparse.ArgumentParser(description="Measure many services on a real API server.")
     parser.add_argument("--services", type=int, default=80, help="that scale up; 0 leaves this out")
     parser.add_argument("--sharing", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--calm", type=float, default=15.0, help="seconds without a change that count as rest")
     arguments = parser.parse_args()
     with_volcano = VOLCANO.folder() is not None
-    way = CREATED_WITH_VOLCANO if with_volcano else CREATED_WITHOUT_GANGS
+    way = CREATED if with_volcano else CREATED_WITHOUT_GANGS
     programs = binaries(VERSIONS[0])
-    with tempfile.TemporaryDirectory(prefix="bench-crowd-") as name:
+    with tempfile.TemporaryDirectory(prefix="bench-contention-") as name:
         options = PlaneOptions(crds=kinds_definitions(), scheduler=not with_volcano, volcano=with_volcano)
         with ControlPlane(Path(name) / "plane", programs, options) as plane:
             machine = f"Python {platform.python_version()}, {os.cpu_count()} CPUs"
-            print(f"Kubernetes {programs.version}, {way.binder}, {machine}")
+            print(f"Kubernetes {programs.version}, {'volcano' if with_volcano else 'kube-scheduler'}, {machine}")
             asyncio.run(measure(plane, way, Path(name), arguments))
 
 

@@ -1,0 +1,28 @@
+"""Section 3.2 of the contract, written once more for everything that judges: which ratio a service aims at.
+
+Ratios are instances by group, the largest ratio first. Must not: share code with the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+Counts = Mapping[str, int]
+
+
+def covers(counts: Counts, ratio: Counts) -> bool:
+    """Whether there are so many of every group."""
+    return all(counts.get(group, 0) >= number for group, number in ratio.items())
+
+
+def attainable(ratios: Sequence[Counts], live: Counts) -> list[int]:
+    """Which ratios have enough live instances, the largest first; the last one if none has."""
+    return [number for number, ratio in enumerate(ratios) if covers(live, ratio)] or [len(ratios) - 1]
+
+
+def target_of(ratios: Sequence[Counts], running: Counts, live: Counts) -> tuple[int, bool]:
+    """From the last ratio upward the first that is not satisfied, of those with enough live instances, and whether all
+    are."""
+    found = attainable(ratios, live)
+    unsatisfied = [number for number in found if not covers(running, ratios[number])]
+    return (max(unsatisfied), False) if unsatisfied else (found[0], True)
