@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from scaler.decide import preemption, turn
+from scaler.decide import turn
 from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
 from scaler.decide.members import Member, affords_revoke, age, is_made, may_be_revoked, newest_admission_first
 from scaler.decide.minimum import Minimums
 from scaler.decide.nodes import PodRequest, PodRequests, Room
-from scaler.decide.placement import Reservation
-from scaler.decide.shortage import Shortage
-from scaler.decide.sources import Minimum, Sources
+from scaler.decide.placement import Reservation, Shortage
+from scaler.decide.reservations import Minimum, Sources, may_trade
 from scaler.decide.turn import Moment
 from scaler.decide.world import Reason, State
 
@@ -309,7 +308,7 @@ class Arbitration:
 
     def _against_scale_up(self, draft: Draft, member: Member, spares: Sequence[Member]) -> Why | None:
         known = self._no_room.get(member.unbound)
-        if known is not None and draft.shares and not preemption.may_trade(draft):
+        if known is not None and draft.shares and not may_trade(draft):
             return known
         found = self.placement.reserve(member.unbound)
         if isinstance(found, Shortage):

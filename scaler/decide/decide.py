@@ -18,12 +18,11 @@ from scaler.decide.arbitration import Arbitration
 from scaler.decide.demands import Demands
 from scaler.decide.draft import Draft
 from scaler.decide.minimum import Minimums
-from scaler.decide.neighbours import Neighbours
-from scaler.decide.node_index import NodeIndex
+from scaler.decide.node_classes import Neighbours, NodeIndex
 from scaler.decide.nodes import Nodes
-from scaler.decide.placement import Placement, PlacementCache
+from scaler.decide.placement import Placement
 from scaler.decide.plan import plan_of, tally_of, total
-from scaler.decide.sources import Sources
+from scaler.decide.reservations import Sources
 from scaler.decide.turn import Moment
 from scaler.decide.undecided import MOST_AT_FAULT, Fault, at_fault, fault_of, left_alone
 from scaler.decide.unweighed import decide_alone
@@ -38,8 +37,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.demands: Demands | None = None
-        self.placement = PlacementCache()
-        self.node_index: NodeIndex | None = None
+        self.node_index = NodeIndex(Nodes())
         self.neighbours: Neighbours | None = None
         self.parts: dict[int, _Part] = {}
         self.faults: dict[ServiceKey, Fault] = {}
@@ -87,8 +85,8 @@ class _Pass:
         """Those that are not decided about, because that failed."""
         self.replan: set[int] = set()
         """Their plans say something that does not hold any more."""
-        self.nodes = (world.nodes if demands.weighs else None) or Nodes()
-        self.node_index = cache.node_index = NodeIndex.of(self.nodes, cache.node_index)
+        nodes = (world.nodes if demands.weighs else None) or Nodes()
+        self.node_index = cache.node_index = cache.node_index.after(nodes)
         self.neighbours = cache.neighbours = self._neighbours(cache.neighbours)
         probed = (demands.all[at].demand.memory for at in demands.probed)
         self.probing = any(turn.is_probing(memory, self.moment) for memory in probed)
@@ -164,10 +162,10 @@ class _Pass:
     def _neighbours(self, known: Neighbours | None) -> Neighbours:
         """Those of the last decision as long as no service and no class of nodes came or went."""
         makes, index = self.demands.makes, self.node_index
-        holds = known is not None and known.makes == makes and known.classes_of_nodes == index.classes
+        holds = known is not None and known.makes == makes and known.node_classes == index.classes
         if not holds or self.came_or_went or index.changed is None:
             self._drop_parts()
-        return known if known and holds else Neighbours(makes, index.classes, index.classes_for)
+        return known if known and holds else Neighbours(makes, index)
 
     def _drop_parts(self) -> None:
         gone = (at for part in self.cache.parts.values() for at in part.drafts)
@@ -230,7 +228,7 @@ class _Pass:
             drafts.update({at: Draft(known[at].demand) for at in positions if at not in drafts})
             return [drafts[at] for at in positions]
 
-        placement = Placement(self.nodes, now=world.now, due_back=world.policy.due_back, cache=self.cache.placement)
+        placement = Placement(self.node_index, now=world.now, due_back=world.policy.due_back)
         drained = [seat for draft in waiting for member in draft.demand.drained for seat in member.instance.seats]
         placement.grant([*self.evicted, *drained])
         for draft in waiting:

@@ -11,7 +11,7 @@ from operator import is_not
 import msgspec
 
 from scaler.decide.demand import Demand
-from scaler.decide.neighbours import Requests
+from scaler.decide.node_classes import Requests
 from scaler.decide.undecided import Fault, fault_of, nothing_of
 from scaler.decide.world import Memory, Plan, Service, ServiceMemory, World
 

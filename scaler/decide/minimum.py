@@ -6,20 +6,19 @@ where it finds room -> reserved, evictions ordered; at the end of its turn other
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import combinations, islice
 
 import msgspec
 
-from scaler.decide import preemption, turn
+from scaler.decide import turn
 from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
 from scaler.decide.members import Member, is_made
 from scaler.decide.nodes import PodRequests, Room, joined
-from scaler.decide.placement import Reservation
-from scaler.decide.preemption import Victim
-from scaler.decide.shortage import Shortage
-from scaler.decide.sources import Minimum, Sources, one_of_each
+from scaler.decide.placement import Placement, Reservation, Shortage
+from scaler.decide.reservations import Minimum, Sources, Victim, may_trade, one_of_each
 from scaler.decide.world import Reason, State
 
 Waits = Callable[[Draft, Sequence[Member]], turn.Waiting]
@@ -168,6 +167,10 @@ class Minimums:
             self._sizes[same] = self._look_whether_too_large(draft.demand)
         return self._sizes[same]
 
+    @cached_property
+    def _empty(self) -> Placement:
+        return Placement(self.sources.node_index.emptied)
+
     def _look_whether_too_large(self, demand: Demand) -> Shortage | None:
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in demand.rule.smallest.counts.items() if demand.rule else ():
@@ -176,7 +179,7 @@ class Minimums:
             by_group.append([live[:number]] if alike else combinations(live, number))
         first: Shortage | None = None
         for chosen in one_of_each(by_group):
-            found = self.sources.node_index.too_large(joined(*(m.instance.needs for m in chosen)))
+            found = self._empty.fits(joined(*(m.instance.needs for m in chosen)))
             if found is None:
                 return None
             first = first or found
@@ -253,7 +256,7 @@ class Minimums:
 
     def trade_for_scale_up(self, draft: Draft, member: Member) -> None:
         """Annotation `trade: always`: own running surplus may be evicted for what is missing of the target."""
-        if not (draft.demand.serves and preemption.may_trade(draft)) or draft.evicted:
+        if not (draft.demand.serves and may_trade(draft)) or draft.evicted:
             return
         beyond = [v for v in self.sources.surplus(draft, running=True) if _is_beyond_target(v)]
         surplus = self.sources.surplus(draft, running=False) + beyond

@@ -15,6 +15,7 @@ import msgspec
 
 from scaler.decide.decide import Cache, decide
 from scaler.decide.explain import words
+from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Node, Nodes, PodRequest, PodRequests, accepts, tolerates
 from scaler.decide.placement import Placement
 from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, ServiceKey, World
@@ -143,7 +144,7 @@ def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
         bound = [ground.bind(one) for one in sorted(found, key=lambda one: one.age)]
         if not any((*changed, *bound)):
             break
-    board = Placement(ground.nodes())
+    board = Placement(NodeIndex(ground.nodes()))
     found.sort(key=lambda one: one.age)
     outcomes = tuple(_outcome(one, board) for one in found)
     serving = sum(one.serves for one in outcomes)

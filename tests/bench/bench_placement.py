@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, PodRequests, Where
-from scaler.decide.placement import Placement, PlacementCache, Reservation
+from scaler.decide.placement import Placement, Reservation
 
 NODES, CLASSES, RESERVATIONS, FAILURES = 5_000, 20, 200, 1_000
 NPU = "huawei.com/Ascend910"
@@ -55,9 +56,9 @@ def changed(nodes: Nodes, number: int) -> Nodes:
     return Nodes(RESOURCES, tuple(now))
 
 
-def decision(nodes: Nodes, cache: PlacementCache | None) -> None:
+def decision(nodes: NodeIndex) -> None:
     """200 reservations of three pods, and 1,000 questions that are answered with no."""
-    of = Placement(nodes, cache=cache)
+    of = Placement(nodes)
     for number in range(RESERVATIONS):
         found = of.reserve(((REQUESTS[number % len(REQUESTS)], 3),))
         assert isinstance(found, Reservation)
@@ -68,23 +69,29 @@ def decision(nodes: Nodes, cache: PlacementCache | None) -> None:
 def cold_and_warm() -> dict[str, float]:
     nodes = unlike()
     worlds = [nodes, changed(nodes, 10)]
-    cache = PlacementCache()
+    index = NodeIndex(nodes)
     turn = iter(range(1 << 30))
+
+    def after() -> NodeIndex:
+        nonlocal index
+        index = index.after(worlds[next(turn) % 2])
+        return index
+
     return {
-        "decision_without_cache_ms": best(lambda: decision(nodes, None)),
-        "decision_nothing_changed_ms": best(lambda: decision(nodes, cache)),
-        "decision_ten_nodes_changed_ms": best(lambda: decision(worlds[next(turn) % 2], cache)),
-        "construction_ten_nodes_changed_ms": best(lambda: Placement(worlds[next(turn) % 2], cache=cache)),
+        "decision_without_cache_ms": best(lambda: decision(NodeIndex(nodes))),
+        "decision_nothing_changed_ms": best(lambda: decision(index)),
+        "decision_ten_nodes_changed_ms": best(lambda: decision(after())),
+        "construction_ten_nodes_changed_ms": best(lambda: Placement(after())),
     }
 
 
 def full() -> dict[str, float]:
     """Everything that fits is reserved; then 1,000 that differ and do not fit, and whether any spoils another."""
-    nodes, cache = unlike(full=True), PlacementCache()
+    nodes = NodeIndex(unlike(full=True))
     kept = list[PodRequests]()
 
     def fill() -> Placement:
-        of = Placement(nodes, cache=cache)
+        of = Placement(nodes)
         kept.clear()
         for number in range(RESERVATIONS):
             pods = ((request(4, number % CLASSES), 2), (request(1 + number % 3), 1))
@@ -111,10 +118,10 @@ def moving() -> dict[str, float]:
              (8, 191_000 - number, 1 << 40, 110))
         for number in range(300)
     ]  # fmt: skip
-    nodes, cache = Nodes(RESOURCES, tuple(some)), PlacementCache()
+    nodes = NodeIndex(Nodes(RESOURCES, tuple(some)))
 
     def push() -> None:
-        of = Placement(nodes, cache=cache)
+        of = Placement(nodes)
         for _ in range(150):
             assert isinstance(of.reserve(((request(8), 1),)), Reservation)
         for _ in range(150):

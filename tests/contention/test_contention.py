@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scaler.clock import Clock
-from scaler.decide import arbitration, nodes, preemption, turn
+from scaler.decide import arbitration, nodes, reservations, turn
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -75,7 +75,7 @@ MISTAKES = (
     ("unbound", 2, "L5", Mutant("a turn never ends", turn, "has_to_end", "return for_minimum or", "return False and")),
     ("never-ending", 5, "L5", Mutant("what ends is waited for for ever", nodes, "Node.levels",
                                      "deadline + due_back > now", "True")),
-    ("preempting", 4, "S3", Mutant("evicts whom it may not", preemption, "_may_lose", "return theirs < own",
+    ("preempting", 4, "S3", Mutant("evicts whom it may not", reservations, "_may_lose", "return theirs < own",
                                   "return True")),
     ("preempting", 2, "S10", Mutant("releases on room to come", arbitration, "Arbitration._to_release",
                                     "minimum.room is not Room.FREE", "False")),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide.node_index import NodeIndex
+from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import (
     Amounts,
     Node,
@@ -25,8 +25,7 @@ from scaler.decide.nodes import (
     Where,
     joined,
 )
-from scaler.decide.placement import Placement, PlacementCache, Reservation
-from scaler.decide.shortage import Shortage
+from scaler.decide.placement import Placement, Reservation, Shortage
 
 NPU = "huawei.com/Ascend910"
 A, B = NodeClass((("kind", "a"),)), NodeClass((("kind", "b"),))
@@ -50,7 +49,7 @@ def nodes(*some: Node) -> Nodes:
 
 
 def placement(*some: Node, now: float = 0.0, due_back: float = 0.0) -> Placement:
-    return Placement(nodes(*some), now=now, due_back=due_back)
+    return Placement(node_index(*some), now=now, due_back=due_back)
 
 
 def node_index(*some: Node) -> NodeIndex:
@@ -108,7 +107,7 @@ def sits(left: Left, pod: Pod) -> Left | None:
     return result if enough else None
 
 
-def seatings(some: Sequence[Node], left: list[Left], pods: Sequence[Pod]) -> Iterator[list[Left]]:
+def placements(some: Sequence[Node], left: list[Left], pods: Sequence[Pod]) -> Iterator[list[Left]]:
     """Every way to put all pods on nodes, as what is left then."""
     if not pods:
         yield left
@@ -119,13 +118,13 @@ def seatings(some: Sequence[Node], left: list[Left], pods: Sequence[Pod]) -> Ite
         after = sits(left[at], pods[0]) if mark not in tried and allowed(each, pods[0][0]) else None
         tried.append(mark)
         if after is not None:
-            yield from seatings(some, [*left[:at], after, *left[at + 1 :]], pods[1:])
+            yield from placements(some, [*left[:at], after, *left[at + 1 :]], pods[1:])
 
 
 def possible(some: Sequence[Node], left: list[Left], pods: Sequence[Pod]) -> bool:
     return (
         next(
-            seatings(
+            placements(
                 some,
                 left,
                 sorted(
@@ -149,7 +148,7 @@ def spoilt(some: Sequence[Node], hands: Sequence[Pod], rest: Sequence[Pod]) -> b
     for chosen in product((False, True), repeat=len(hands)):
         put = [pod for pod, taken in zip(hands, chosen, strict=True) if taken]
         others = [*rest, *(pod for pod, taken in zip(hands, chosen, strict=True) if not taken)]
-        if any(not possible(some, after, others) for after in seatings(some, left, put)):
+        if any(not possible(some, after, others) for after in placements(some, left, put)):
             return True
     return False
 
@@ -260,18 +259,20 @@ def test_what_is_cancelled_leaves_no_trace(some: list[Node], steps: list[tuple[P
 def test_a_cache_changes_no_answer(
     some: list[Node], changes: list[tuple[int, Node]], steps: list[tuple[PodRequests, Room, int]]
 ) -> None:
-    cache, before = PlacementCache(), nodes(*some)
+    before = nodes(*some)
     now = list(before.nodes)
     for at, changed in changes:
         old = now[at % len(now)]
         same = {"name": old.name, "node_class": old.node_class, "passing": old.passing}
         now[at % len(now)] = msgspec.structs.replace(changed, **(same if at % 4 else {"name": old.name}))
     after = Nodes(RESOURCES, tuple(now))
-    first = played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps)
-    assert played(Placement(after, now=10.0, due_back=5.0, cache=cache), steps) == played(
-        Placement(after, now=10.0, due_back=5.0), steps
+    index = NodeIndex(before)
+    first = played(Placement(index, now=10.0, due_back=5.0), steps)
+    index = index.after(after)
+    assert played(Placement(index, now=10.0, due_back=5.0), steps) == played(
+        Placement(NodeIndex(after), now=10.0, due_back=5.0), steps
     )
-    assert played(Placement(before, now=10.0, due_back=5.0, cache=cache), steps) == first
+    assert played(Placement(index.after(before), now=10.0, due_back=5.0), steps) == first
 
 
 def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> list[object]:
@@ -388,14 +389,14 @@ def test_reservations_change_places_where_something_fits_only_so() -> None:
 def test_a_placement_that_has_spent_its_effort_says_so_and_keeps_what_is_reserved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("scaler.decide.seating.EFFORT", 0)
+    monkeypatch.setattr("scaler.decide.trial.EFFORT", 0)
     of = crowded()
     assert str(of.fits(((ask(2), 1),))).endswith(", 0 there; not every placement was tried")
     assert fits(of, ask(1), ask(1))
 
 
 def test_a_search_that_is_given_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.decide.seating.STEPS", 2)
+    monkeypatch.setattr("scaler.decide.trial.STEPS", 2)
     found = placement(node(A, 5), node(A, 4)).fits(((ask(2), 3), (ask(3), 1)))
     assert str(found).endswith("no placement holds all of it; not every placement was tried")
 
@@ -472,7 +473,7 @@ def test_breadth_is_that_of_the_most_restricted_pod_whatever_is_reserved() -> No
 
 
 def test_what_would_never_fit_is_known_from_empty_nodes() -> None:
-    of = Placement(nodes(node(A, -3, ready=False), node(A, -3, passing=(PRESSURE,))).emptied())
+    of = Placement(node_index(node(A, -3, ready=False), node(A, -3, passing=(PRESSURE,))).emptied)
     assert of.fits(((ask(8), 2),)) is None
     assert of.fits(((ask(8), 3),)) is not None
     assert of.fits(((ask(9), 1),)) is not None
@@ -519,7 +520,7 @@ def test_absurd_numbers_of_pods_are_short_at_once() -> None:
 
 def test_more_pods_than_are_ever_placed_count_as_finding_no_place() -> None:
     huge: Amounts = (1 << 40, 0, 1 << 40)
-    found = Placement(Nodes(RESOURCES, (Node("huge", A, huge, huge),))).fits(((ask(1), 20_000),))
+    found = Placement(NodeIndex(Nodes(RESOURCES, (Node("huge", A, huge, huge),)))).fits(((ask(1), 20_000),))
     assert isinstance(found, Shortage)
     assert found.undecided
 

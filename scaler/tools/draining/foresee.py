@@ -14,6 +14,7 @@ import msgspec
 
 from scaler.decide.decide import Cache, decide
 from scaler.decide.explain import words
+from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Nodes
 from scaler.decide.placement import Placement
 from scaler.decide.world import Admit, Complete, Decision, Evict, Instance, Plan, Revoke, Service, State, Verdict, World
@@ -160,7 +161,7 @@ def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
         bound = [ground.bind(one) for one in found] if world.nodes is not None else []
         if not any((*changed, *bound)):
             break
-    board = Placement(ground.nodes())
+    board = Placement(NodeIndex(ground.nodes()))
     return [_fate(one, board) for one in found if one.ends or one.evicted]
 
 

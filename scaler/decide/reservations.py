@@ -1,30 +1,127 @@
-"""On which room a minimum finds its place: sections 3b.1, 3b.3 and 3b.4 of the contract.
+"""Where a minimum finds room, and which bound instances may be evicted for it: sections 3.6, 3b.1, 3b.3 and 3b.4 of the
+contract.
 
     candidates -> sets of them -> free room, then what ends, what may be evicted, what is to come -> a reservation
 
-Must not change what becomes of an instance: it reserves room, and says who would have to be evicted.
+Must not change what becomes of an instance: it reserves room, and says which victims are the fewest and cheapest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, islice, product
 
 import msgspec
 
-from scaler.decide import preemption
 from scaler.decide.draft import Draft, requests_of
-from scaler.decide.members import Member, is_made, is_to_come
-from scaler.decide.neighbours import Neighbours
-from scaler.decide.node_index import NodeIndex
-from scaler.decide.nodes import PODS, PodRequest, PodRequests, Room
-from scaler.decide.placement import Placement, Reservation
-from scaler.decide.preemption import Victim
-from scaler.decide.shortage import Shortage
+from scaler.decide.groups import Group
+from scaler.decide.members import Member, age, is_made, is_to_come
+from scaler.decide.node_classes import Neighbours, NodeIndex
+from scaler.decide.nodes import PODS, Node, PodRequest, PodRequests, Room
+from scaler.decide.placement import Placement, Reservation, Shortage
 from scaler.decide.turn import Moment
-from scaler.decide.world import Preempt, State, Turns
+from scaler.decide.world import Policy, Preempt, State, Turns
 from scaler.rules.rule import Trade
+
+
+class Victim(msgspec.Struct, frozen=True, eq=False):
+    """An instance that may be evicted for somebody."""
+
+    draft: Draft
+    member: Member
+
+    @property
+    def runs(self) -> bool:
+        return self.member.state is State.RUNNING
+
+
+Helps = Callable[[Node], bool]
+"""Whether room on this node could help."""
+
+
+def surplus(draft: Draft, homes: Mapping[str, Node], helps: Helps, *, running: bool) -> list[Victim]:
+    """Bound instances beyond the minimum, newest first. `running` ones, or those of no use: without a slot, or bound
+    and not running. A group that has its minimum keeps it. What is on a node that takes no pods counts for nothing."""
+    demand = draft.demand
+    if demand.paused or demand.service.assumed or demand.rule is None:
+        return []
+    smallest = demand.rule.smallest
+    found: list[Victim] = []
+    for name, group in demand.groups.items():
+        bound = [member for member in _bound(draft, group) if _on_well_nodes(member, homes)]
+        helpful = {m.uid for m in bound if any(helps(homes[node]) for node, _ in m.instance.seats)}
+        least = smallest.of(name)
+        chosen = _running(bound, helpful, least + group.paired) if running else _useless(bound, helpful, least)
+        found += [Victim(draft, member) for member in chosen]
+    return found
+
+
+def _bound(draft: Draft, group: Group) -> list[Member]:
+    """Newest first."""
+    bound = (m for m in group.members if m.instance.bound and m.step is None and m.uid not in draft.nominated)
+    alive = (m for m in bound if m.state not in (State.TERMINATING, State.FINISHED))
+    return sorted(alive, key=age, reverse=True)
+
+
+def _running(bound: Sequence[Member], helpful: Collection[str], least: int) -> list[Member]:
+    runs = [member for member in bound if member.state is State.RUNNING]
+    return [member for member in runs if member.uid in helpful][: max(0, len(runs) - least)]
+
+
+def _useless(bound: Sequence[Member], helpful: Collection[str], least: int) -> list[Member]:
+    runs = sum(member.state is State.RUNNING for member in bound)
+    rest = [member for member in bound if member.state is not State.RUNNING]
+    with_slot = sorted((m for m in rest if m.has_slot), key=lambda m: not m.in_part)
+    beyond = max(0, min(len(with_slot), runs + len(with_slot) - least))
+    chosen = [m for m in rest if not m.has_slot] + [m for m in with_slot if m.uid in helpful][:beyond]
+    return [member for member in chosen if member.uid in helpful]
+
+
+def _on_well_nodes(member: Member, homes: Mapping[str, Node]) -> bool:
+    """Its room would come back at once."""
+    nodes = [homes.get(name) for name, _ in member.instance.seats]
+    return bool(nodes) and all(node is not None and node.ready for node in nodes)
+
+
+def of_others(
+    draft: Draft, drafts: Iterable[Draft], homes: Mapping[str, Node], helps: Helps, policy: Policy
+) -> list[Victim]:
+    """What may be evicted of other services for a minimum of this one, the cheapest first: lower priority, not running
+    before running, newest."""
+    found: list[Victim] = []
+    for other in drafts:
+        if other is not draft and _may_lose(other, draft, policy):
+            found += surplus(other, homes, helps, running=False) + surplus(other, homes, helps, running=True)
+    found.sort(key=lambda one: age(one.member), reverse=True)
+    found.sort(key=lambda one: (one.draft.demand.priority, one.runs))
+    return found
+
+
+def _may_lose(other: Draft, beneficiary: Draft, policy: Policy) -> bool:
+    if not other.demand.service.options.preemptable and policy.honour_preemptable:
+        return False
+    theirs, own = other.demand.priority, beneficiary.demand.priority
+    return theirs < own or (theirs == own and policy.preempt is Preempt.EQUAL_OR_HIGHER)
+
+
+def may_trade(draft: Draft) -> bool:
+    """Whether its own running surplus may be evicted for what it misses."""
+    trade = draft.demand.service.options.trade
+    return trade is Trade.ALWAYS or (trade is Trade.WHEN_NOT_SERVING and not draft.demand.serves)
+
+
+def fewest(victims: Sequence[Victim], suffices: Callable[[Collection[Victim]], bool]) -> list[Victim]:
+    """Of victims that together suffice, those that cannot be spared; the last ones, the costliest, are spared first."""
+    few = bisect_left(range(len(victims) + 1), True, key=lambda number: suffices(victims[:number]))
+    chosen = list(victims[:few])
+    for victim in reversed(victims[: max(0, few - 1)]):
+        without = [one for one in chosen if one is not victim]
+        if suffices(without):
+            chosen = without
+    return chosen
+
 
 MOST_SETS = 16
 """So many sets of candidates are tried for one source of room."""
@@ -108,10 +205,10 @@ class Sources:
 
     def surplus(self, draft: Draft, *, running: bool) -> list[Victim]:
         """Own instances of a service that may be evicted for what it misses: none of those that are completed."""
-        found = preemption.surplus(draft, self.node_index.by_name, self._helps(draft), running=running)
+        found = surplus(draft, self.node_index.by_name, self._helps(draft), running=running)
         return [victim for victim in found if victim.member not in draft.demand.fixed]
 
-    def _helps(self, draft: Draft) -> preemption.Helps:
+    def _helps(self, draft: Draft) -> Helps:
         """Whether a pod that the service misses may run on a node."""
         minimum, by_group = draft.demand.minimum, draft.demand.candidates
         candidates = (m for name, found in by_group.items() if minimum.get(name) or draft.demand.serves for m in found)
@@ -126,7 +223,7 @@ class Sources:
         yield Room.TO_COME, []
         if useless:
             yield Room.TO_COME, useless
-        own = useless + (self.surplus(draft, running=True) if preemption.may_trade(draft) else [])
+        own = useless + (self.surplus(draft, running=True) if may_trade(draft) else [])
         if len(own) > len(useless):
             yield Room.TO_COME, own
         others = self._victims_of_others(draft)
@@ -139,7 +236,7 @@ class Sources:
             return []
         others = self._everybody(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY))
         sharing = (other for other in others if self.neighbours.share(draft, other))
-        return preemption.of_others(draft, sharing, self.node_index.by_name, self._helps(draft), policy)
+        return of_others(draft, sharing, self.node_index.by_name, self._helps(draft), policy)
 
     def _on(self, draft: Draft, room: Room, victims: list[Victim]) -> Minimum | None:
         for members in self._sets(draft, room, freed=bool(victims)):
@@ -156,12 +253,12 @@ class Sources:
         """Reserve beside what the fewest of these victims leave; what they leave over is to come for everybody."""
         if not self._suffices(pods, room, victims):
             return None
-        few = preemption.fewest(victims, lambda some: self._suffices(pods, room, some))
-        self.placement.grant(seats_of(few))
+        few = fewest(victims, lambda some: self._suffices(pods, room, some))
+        self.placement.grant(pods_of(few))
         self.unfit.clear()
         found = self.placement.reserve(pods, room)
         if isinstance(found, Shortage):  # the search was given up
-            self.placement.withdraw(seats_of(few))
+            self.placement.withdraw(pods_of(few))
             return None
         for victim in few:
             victim.draft.nominated.add(victim.member.uid)
@@ -169,9 +266,9 @@ class Sources:
         return found, few
 
     def _suffices(self, pods: PodRequests, room: Room, victims: Collection[Victim]) -> bool:
-        self.placement.grant(seats_of(victims))
+        self.placement.grant(pods_of(victims))
         fits = self.placement.fits(pods, room) is None
-        self.placement.withdraw(seats_of(victims))
+        self.placement.withdraw(pods_of(victims))
         return fits
 
     def _sets(self, draft: Draft, room: Room, *, freed: bool = False) -> Iterator[list[Member]]:
@@ -217,5 +314,5 @@ def _alike(draft: Draft, one: Member, other: Member) -> bool:
     return same and bool(draft.of(one.uid).turns) == bool(draft.of(other.uid).turns)
 
 
-def seats_of(victims: Iterable[Victim]) -> list[tuple[str, PodRequest]]:
+def pods_of(victims: Iterable[Victim]) -> list[tuple[str, PodRequest]]:
     return [seat for victim in victims for seat in victim.member.instance.seats]

@@ -1,0 +1,273 @@
+"""The nodes of a decision: by class, sorted by what is free; which pods may run there, and which services share them.
+
+What follows from the nodes alone. Must not reserve anything, nor know what any service is doing now.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from copy import copy
+from functools import cached_property
+from itertools import compress
+from operator import attrgetter, is_not
+from typing import NamedTuple
+
+from scaler.decide.draft import Draft
+from scaler.decide.nodes import Amounts, Node, NodeClass, Nodes, PodRequests, Taint, Where, accepts, tolerates
+
+MOST_KEPT = 1_000
+"""When sorted nodes are kept for more different pods, they are forgotten."""
+
+Classes = frozenset[int]
+"""Numbers of node classes, in one index. Nodes of a `NodeClass` that differ in passing taints count as two."""
+PodAmounts = tuple[tuple[int, int], ...]
+"""Amounts of one pod: (index of the resource, positive amount)."""
+Entry = tuple[Amounts, int]
+"""Free amounts of a node, and its index."""
+_lasting = attrgetter("name", "node_class")
+_alike = attrgetter("passing", "allocatable")
+_FOUND = ("by_name", "unusual", "_since")
+
+
+def times(pod: PodAmounts, free: Amounts) -> int:
+    """How many such pods so much room holds."""
+    least = -1
+    for index, amount in pod:
+        number = free[index] // amount
+        if number <= 0:
+            return 0
+        if number < least or least < 0:
+            least = number
+    return max(least, 0)
+
+
+def plus(amounts: Amounts, pod: PodAmounts, sign: int) -> Amounts:
+    changed = list(amounts)
+    for index, amount in pod:
+        changed[index] += sign * amount
+    return tuple(changed)
+
+
+class Fitting(NamedTuple):
+    """The schedulable nodes of some classes that have room for one pod, sorted; and how many such pods they hold."""
+
+    entries: list[Entry]
+    places: int
+
+    def after(self, pod: PodAmounts, gone: Iterable[Entry], come: Iterable[Entry]) -> Fitting:
+        """The same once some nodes of these classes have changed."""
+        entries, places = self.entries.copy(), self.places
+        for entry in gone:
+            if not pod or times(pod, entry[0]):
+                places -= times(pod, entry[0])
+                del entries[bisect_left(entries, entry)]
+        for entry in come:
+            if not pod or times(pod, entry[0]):
+                places += times(pod, entry[0])
+                insort(entries, entry)
+        return Fitting(entries, places)
+
+
+class NodeIndex:
+    """The nodes at one moment."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._all, self.nodes = nodes, nodes.nodes
+        self.resources = {name: index for index, name in enumerate(nodes.resources)}
+        self.classes = frozenset([node.node_class for node in self.nodes])
+        self.changed: frozenset[NodeClass] | None = None
+        """Classes of nodes that are not as in the index before; None = any may be."""
+        self._numbers: dict[tuple[NodeClass, tuple[Taint, ...]], int] = {}
+        self.class_of = [self._numbers.setdefault((n.node_class, n.passing), len(self._numbers)) for n in self.nodes]
+        """The number of the class of each node."""
+        self.size = Counter(self.class_of)
+        """So many nodes are of each class."""
+        self.empty = {(number, node.allocatable) for number, node in zip(self.class_of, self.nodes, strict=True)}
+        self._taking: dict[Where, Classes] = {}
+        self._classes_for: dict[PodRequests, frozenset[NodeClass]] = {}
+        free = sorted([(node.free, index) for index, node in enumerate(self.nodes) if node.schedulable])
+        self._every = Classes(self.size)
+        self._fitting = {(self._every, PodAmounts()): Fitting(free, 0)}
+        """As far as something looked for it."""
+
+    def after(self, nodes: Nodes) -> NodeIndex:
+        """The index of these nodes: what is known of the ones before is kept as far as it holds."""
+        old, now = self.nodes, nodes.nodes
+        changed = [] if now is old else list(compress(range(len(now)), map(is_not, old, now)))
+        if nodes.resources != self._all.resources or len(now) != len(old):
+            return NodeIndex(nodes)
+        if any(_lasting(old[index]) != _lasting(now[index]) for index in changed):
+            return NodeIndex(nodes)
+        few = len(changed) <= len(old) // 8 and all(_alike(old[index]) == _alike(now[index]) for index in changed)
+        new = copy(self) if few else NodeIndex(nodes)
+        new.changed = frozenset([now[index].node_class for index in changed])
+        if few and changed:
+            new._follow(nodes, changed)
+        return new
+
+    def _follow(self, nodes: Nodes, changed: list[int]) -> None:
+        gone = [(self.nodes[index].free, index) for index in changed if self.nodes[index].schedulable]
+        come = [(nodes.nodes[index].free, index) for index in changed if nodes.nodes[index].schedulable]
+        if len(self._fitting) > MOST_KEPT:
+            self._fitting = {(self._every, ()): self.fitting(self._every, ())}
+        self._all, self.nodes = nodes, nodes.nodes
+        self._fitting = {
+            (classes, pod): fitting.after(pod, self._within(classes, gone), self._within(classes, come))
+            for (classes, pod), fitting in self._fitting.items()
+        }
+        for name in _FOUND:
+            vars(self).pop(name, None)
+
+    # Room
+
+    def _within(self, classes: Classes, entries: Iterable[Entry]) -> list[Entry]:
+        class_of = self.class_of
+        return [entry for entry in entries if class_of[entry[1]] in classes]
+
+    def fitting(self, classes: Classes, pod: PodAmounts) -> Fitting:
+        """Nodes of these classes with free room for such a pod."""
+        known = self._fitting.get((classes, pod))
+        if known is None and not pod:
+            entries = self._within(classes, self.fitting(self._every, ()).entries)
+            known = self._fitting[classes, pod] = Fitting(entries, 0)
+        elif known is None:
+            entries = self.fitting(classes, ()).entries
+            if pod[0][0] == 0:
+                entries = entries[bisect_left(entries, ((pod[0][1],), -1)) :]
+            for at, amount in pod:
+                entries = [entry for entry in entries if entry[0][at] >= amount]
+            places = sum([times(pod, free) for free, _ in entries])
+            known = self._fitting[classes, pod] = Fitting(entries, places)
+        return known
+
+    @cached_property
+    def emptied(self) -> NodeIndex:
+        """All nodes well and empty. Kept while none of them changes in kind."""
+        return NodeIndex(self._all.emptied())
+
+    # Classes
+
+    def taking(self, where: Where) -> Classes:
+        """The classes of nodes that take such pods now."""
+        if where not in self._taking:
+            self._taking[where] = frozenset([
+                number for (node_class, passing), number in self._numbers.items()
+                if accepts(where, node_class) and tolerates(where, passing)
+            ])  # fmt: skip
+        return self._taking[where]
+
+    def classes_for(self, pods: PodRequests) -> frozenset[NodeClass]:
+        """Classes of nodes that some of these pods may ever run on, passing taints aside: a static fact."""
+        found = self._classes_for.get(pods)
+        if found is None:
+            wheres = {request.where for request, _ in pods}
+            found = frozenset([one for one in self.classes if any(accepts(where, one) for where in wheres)])
+            self._classes_for[pods] = found
+        return found
+
+    # Single nodes
+
+    @cached_property
+    def by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def unusual(self) -> list[int]:
+        """Nodes on which pods end, or that take none now."""
+        return [at for at, node in enumerate(self.nodes) if node.ending or not node.schedulable]
+
+    def is_unusual(self, classes: Collection[NodeClass]) -> bool:
+        """Whether some node of these classes is unusual."""
+        return any(self.nodes[at].node_class in classes for at in self.unusual)
+
+    def overdue_from(self, due_back: float) -> Iterator[float]:
+        """When room that is to come will not count as such any more."""
+        for node in [self.nodes[at] for at in self.unusual]:
+            if not node.schedulable:
+                yield node.since + due_back
+            for deadline, _ in node.ending:
+                yield deadline + due_back
+
+    @cached_property
+    def _since(self) -> dict[NodeClass, float]:
+        found: dict[NodeClass, float] = {}
+        for node in self.nodes:
+            if node.schedulable and node.since > found.get(node.node_class, 0.0):
+                found[node.node_class] = node.since
+        return found
+
+    def back_at(self, classes: Iterable[NodeClass]) -> float:
+        """When a node of one of these classes last appeared or returned."""
+        return max((self._since.get(each, 0.0) for each in classes), default=0.0)
+
+
+Requests = frozenset[PodRequests]
+"""What the instances of a service ask for, each once: equal for services of the same make."""
+
+
+class Neighbours:
+    """Which services share nodes: some node class could ever run pods of both. Services that share nodes,
+    directly or through others, form one part of the cluster.
+
+    `makes`: how many services there are of each make, at rest or not, of those that are weighed against each other.
+    """
+
+    def __init__(self, makes: Counter[Requests], nodes: NodeIndex) -> None:
+        self.makes, self.node_classes = makes.copy(), nodes.classes
+        self._classes = {
+            requests: frozenset[NodeClass]().union(*map(nodes.classes_for, requests)) for requests in makes
+        }
+        self._alone: dict[Requests, bool] = {}
+        self.part, self._part_of_class = _parts(self._classes)
+        """The number of the part that services of each make belong to."""
+
+    def classes(self, draft: Draft) -> frozenset[NodeClass]:
+        """Classes of nodes that any of its instances may run on."""
+        return self._classes[draft.demand.requests]
+
+    def parts_on(self, classes: Iterable[NodeClass]) -> set[int]:
+        """The parts whose services may run on nodes of these classes."""
+        return {self._part_of_class[one] for one in classes if one in self._part_of_class}
+
+    def classes_of(self, part: int) -> set[NodeClass]:
+        """Classes of nodes that services of this part may run on."""
+        return {one for one, number in self._part_of_class.items() if number == part}
+
+    def share(self, one: Draft, other: Draft) -> bool:
+        """Whether some node could run pods of both."""
+        return self._meet(one.demand.requests, other.demand.requests)
+
+    def is_alone(self, draft: Draft) -> bool:
+        """Whether it shares nodes with no other service."""
+        own = draft.demand.requests
+        if own not in self._alone:
+            others = (requests for requests, number in self.makes.items() if number > (requests == own))
+            self._alone[own] = not any(self._meet(own, requests) for requests in others)
+        return self._alone[own]
+
+    def any_near(self, draft: Draft, others: Iterable[Draft]) -> bool:
+        """Whether one of these shares nodes with it; it may be one of them."""
+        return any(other is draft or self.share(draft, other) for other in others)
+
+    def is_narrower(self, one: Draft, other: Draft) -> bool:
+        """Whether it can use some of the nodes of another service, and no others."""
+        return self._classes[one.demand.requests] < self._classes[other.demand.requests]
+
+    def _meet(self, one: Requests, other: Requests) -> bool:
+        return not self._classes[one].isdisjoint(self._classes[other])
+
+
+def _parts(classes: dict[Requests, frozenset[NodeClass]]) -> tuple[dict[Requests, int], dict[NodeClass, int]]:
+    """The part of each make, and of each class of nodes."""
+    of_class: dict[NodeClass, int] = {}
+    part: dict[Requests, int] = {}
+    for number, (requests, own) in enumerate(classes.items()):
+        joined = {of_class[one] for one in own if one in of_class}
+        part[requests] = number
+        if joined:
+            part = {each: number if found in joined else found for each, found in part.items()}
+            of_class = {each: number if found in joined else found for each, found in of_class.items()}
+        of_class |= dict.fromkeys(own, number)
+    return part, of_class
