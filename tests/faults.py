@@ -9,7 +9,9 @@ import asyncio
 import random
 import re
 from collections import Counter
+from collections.abc import Callable, Collection
 from enum import StrEnum
+from functools import partial
 
 import msgspec
 
@@ -41,28 +43,36 @@ class Fault(StrEnum):
     """Events arrive `seconds` after they happened."""
     SILENT = "silent"
     """Nothing arrives on the watch until the rule ends, no bookmark either: a connection that is half open."""
+    CRASH = "crash before the effect"
+    CRASH_AFTER = "crash after the effect, before the answer"
 
 
-_BEFORE = frozenset({Fault.DELAY, Fault.NOT_SENT, Fault.LOST_REQUEST, Fault.REFUSED})
-_AFTER = frozenset({Fault.SLOW_ANSWER, Fault.LOST_ANSWER})
+WRITES = ("create", "delete", "patch", "replace")
+_BEFORE = frozenset({Fault.DELAY, Fault.NOT_SENT, Fault.LOST_REQUEST, Fault.REFUSED, Fault.CRASH})
+_AFTER = frozenset({Fault.SLOW_ANSWER, Fault.LOST_ANSWER, Fault.CRASH_AFTER})
 _STREAM = frozenset({Fault.CUT, Fault.RESET, Fault.LAG, Fault.SILENT})
+_CRASHES = frozenset({Fault.CRASH, Fault.CRASH_AFTER})
 _WAITING = frozenset({Fault.DELAY, Fault.SLOW_ANSWER, Fault.LAG})
 _REASONS = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 
 
-class Rule(msgspec.Struct, kw_only=True):
+class Rule(msgspec.Struct, kw_only=True, frozen=True):
     """Injects `fault` into the requests that match all the given criteria; empty criteria match everything.
 
-    `probability` is per request; `skip` requests are spared first; at most `times` are hit (None: no bound);
-    `start` and `end` bound the wall time in seconds.
+    `probability` is per request; `skip` requests are spared first; at most `times` are hit (None: no bound); `start`
+    and `end` bound the time, in seconds from the origin of `Faults`.
     """
 
     fault: Fault
-    verbs: frozenset[str] = frozenset()
-    kinds: frozenset[str] = frozenset()
+    what: str = ""
+    """Its name in the description of a schedule."""
+    verbs: Collection[str] = ()
+    kinds: Collection[str] = ()
     name: str = ""
-    """A regular expression that the whole name must match."""
-    namespaces: frozenset[str] = frozenset()
+    """A regular expression that the whole name must match; on a watch that of the object."""
+    namespaces: Collection[str] = ()
+    replica: int = -1
+    """Into whose requests it is injected; -1: those of every replica."""
     probability: float = 1.0
     skip: int = 0
     times: int | None = None
@@ -72,27 +82,34 @@ class Rule(msgspec.Struct, kw_only=True):
     status: int = 409
     retry_after: float | None = None
 
-    def matches(self, request: Request, now: float) -> bool:
+    def matches(self, request: Request, name: str, now: float) -> bool:
         """Whether the criteria (not chance, nor `skip` and `times`) choose this request."""
         return (
             self.start <= now < self.end
             and (not self.verbs or request.verb in self.verbs)
             and (not self.kinds or request.resource.kind in self.kinds)
             and (not self.namespaces or request.namespace in self.namespaces)
-            and (not self.name or re.fullmatch(self.name, request.name) is not None)
+            and (not self.name or re.fullmatch(self.name, name) is not None)
         )
 
 
 class Faults(Interceptor):
-    """Injects what `rules` say. `counts` tells how often each fault was injected."""
+    """Injects what `rules` say, whose times count from `origin`. `counts` tells how often each fault was injected;
+    `crash` ends the process that sends the request."""
 
-    def __init__(self, clock: Clock, *rules: Rule, seed: int = 0) -> None:
+    def __init__(
+        self, clock: Clock, *rules: Rule, seed: int = 0, origin: float = 0.0, crash: Callable[[], None] = lambda: None
+    ) -> None:  # fmt: skip
         self.rules = list(rules)
         self.counts: Counter[Fault] = Counter()
         self.impatient: Counter[str] = Counter()
         """Writes (verb and kind) that came again before the Retry-After of their refusal had passed."""
         self._not_before: dict[tuple[str, ...], float] = {}
+        self._met: Counter[Rule] = Counter()
+        """Requests that a rule chose, the spared ones included."""
         self._clock = clock
+        self._origin = origin
+        self._crash = crash
         self._random = random.Random(f"faults-{seed}")
 
     async def before(self, request: Request) -> None:
@@ -110,18 +127,25 @@ class Faults(Interceptor):
         await self._harm(request, _AFTER)
 
     async def deliver(self, request: Request, event: Seen) -> bool:
-        return await self._harm(request, _STREAM, event.moment)
+        name = event.record.object["metadata"]["name"] if event.record is not None else ""
+        return await self._harm(request, _STREAM, name, event.moment)
 
-    async def _harm(self, request: Request, faults: frozenset[Fault], since: float | None = None) -> bool:
-        """False when a watch ends without a word. `since`: when the event happened; delays count from there."""
-        now = self._clock.now()
-        chosen = [rule for rule in self.rules if rule.fault in faults and self._hits(rule, request, now)]
+    async def _harm(
+        self, request: Request, faults: frozenset[Fault], name: str = "", since: float | None = None
+    ) -> bool:  # fmt: skip
+        """False when a watch ends without a word. `name`, `since`: of the object, and when the event happened; delays
+        count from there."""
+        hit = partial(self._hits, request=request, name=name or request.name)
+        chosen = [rule for rule in self.rules if rule.fault in faults and hit(rule)]
         self.counts.update(rule.fault for rule in chosen)
         for rule in chosen:
             if rule.fault is Fault.CUT:
                 return False
             if rule.fault is Fault.SILENT:
-                await asyncio.sleep(max(0.0, rule.end - self._clock.now()))
+                await asyncio.sleep(max(0.0, self._origin + rule.end - self._clock.now()))
+                continue
+            if rule.fault in _CRASHES:
+                self._crash()
                 continue
             if rule.fault not in _WAITING:
                 raise _error(rule)
@@ -129,17 +153,16 @@ class Faults(Interceptor):
             await asyncio.sleep(max(0.0, (now if since is None else since) + rule.seconds - now))
         return True
 
-    def _hits(self, rule: Rule, request: Request, now: float) -> bool:
-        if not rule.matches(request, now) or rule.times == 0:
+    def _hits(self, rule: Rule, request: Request, name: str) -> bool:
+        met = self._met[rule]
+        if rule.times is not None and met >= rule.skip + rule.times:
+            return False
+        if not rule.matches(request, name, self._clock.now() - self._origin):
             return False
         if rule.probability < 1.0 and self._random.random() >= rule.probability:
             return False
-        if rule.skip > 0:
-            rule.skip -= 1
-            return False
-        if rule.times is not None:
-            rule.times -= 1
-        return True
+        self._met[rule] += 1
+        return met >= rule.skip
 
 
 def _error(rule: Rule) -> KubeError:

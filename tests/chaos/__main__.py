@@ -16,9 +16,8 @@ from pathlib import Path
 import msgspec
 
 from tests.chaos.aimed import FAMILIES
-from tests.chaos.gated_schedule import gated_schedule
 from tests.chaos.plugin import faults
-from tests.chaos.schedule import Schedule, describe, schedule
+from tests.chaos.schedule import Schedule, describe, gated_schedule, schedule
 from tests.chaos.stage import Played, play
 
 

@@ -1,6 +1,7 @@
-"""Histories aimed at what random ones rarely meet: a bind that the scaler does not see, half-bound instances, rollouts.
+"""Histories aimed at what random ones rarely meet: races, half-bound instances, rollouts, upgrades, and attacks.
 
-Pure, like tests.chaos.schedule; a seed chooses kinds, numbers and moments, never what the history is about.
+Pure; a seed chooses kinds, numbers and moments, never what the history is about. In an attack the healthy service
+starts, the attack begins, and in the middle of it one of its pods is killed: it must be served all the same.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import msgspec
+
 from scaler.sim.actors.nodes import NodeSpec
-from tests.chaos import attacks, skew, things
-from tests.chaos.gated_schedule import ROLLOUT, gated_service
-from tests.chaos.schedule import ApiFault, Event, Schedule
-from tests.chaos.things import CPU_NODE, Service, World
-from tests.faults import Fault
+from tests.chaos import world
+from tests.chaos.catalogue import SCALED, Event, api_fault, blind, retry_later, slow_webhook
+from tests.chaos.schedule import Schedule, gated_service, schedule
+from tests.chaos.world import CPU_NODE, HEALTHY, HEALTHY_NODES, Service, World
+from tests.faults import WRITES, Fault, Rule
 from tests.simulation import kinds
 from tests.simulation.kinds import Ratio
 
@@ -23,6 +26,8 @@ ROLLED = (kinds.DEPLOYMENTS, kinds.MIXED)
 """Nothing of their prefill group may be missing in a rollout: it goes on only when a newest one runs beside."""
 STORM = 90.0
 SPARE = "a-spare-"
+APART = (2.0, 15.0)
+"""Seconds between two replicas of one rolling update."""
 
 
 def race(seed: int) -> Schedule:
@@ -78,10 +83,22 @@ def rollout(seed: int) -> Schedule:
     return Schedule(seed, World((service,), nodes), STORM, tuple(events))
 
 
-FAMILIES: dict[str, Callable[[int], Schedule]] = {
-    "race": race, "half-bound": half_bound, "gated-race": gated_race, "gated-half-bound": gated_half_bound,
-    "rollout": rollout, "gated rollout": lambda _seed: ROLLOUT, "upgrade": skew.upgrade, **attacks.FAMILIES,
-}  # fmt: skip
+ROLLOUT = Schedule(
+    0, World((gated_service("a", kinds.SURGING, ((2, 1), (1, 1)), (3, 1)),), (CPU_NODE, *world.nodes("a", 8))), 60.0,
+    (Event(30.0, "updated", "a", 2),),
+)  # fmt: skip
+"""One held, two running, and a whole new set of pods beside them: where pairs of revisions are counted."""
+
+
+def upgrade(seed: int) -> Schedule:
+    """Of two replicas of the release before, each is replaced during whatever else goes wrong; in every second history
+    both are replaced back. Numbers stay: the release before does not know of `service scaled`."""
+    rng, made = random.Random(f"upgrade-{seed}"), schedule(seed)
+    events = [event for event in made.events if event.what != SCALED]
+    for at in sorted(rng.uniform(0, made.storm * 0.8) for _ in range(rng.choice([1, 2]))):
+        slots = rng.sample(range(2), 2)
+        events += [Event(round(at + n * rng.uniform(*APART), 1), "roll", str(slot)) for n, slot in enumerate(slots)]
+    return msgspec.structs.replace(made, events=(), replicas=2, election=True, earlier=True).also(*events)
 
 
 def _one_to_spare(rng: random.Random) -> tuple[Ratio, Ratio]:
@@ -92,7 +109,7 @@ def _one_to_spare(rng: random.Random) -> tuple[Ratio, Ratio]:
 
 def _nodes(number: int, *, spare: int) -> tuple[NodeSpec, ...]:
     more = (NodeSpec(f"{SPARE}{index}", labels={"pool": "a"}) for index in range(spare))
-    return (CPU_NODE, *things.nodes("a", number), *more)
+    return (CPU_NODE, *world.nodes("a", number), *more)
 
 
 def _opened(nodes: tuple[NodeSpec, ...]) -> list[Event]:
@@ -111,4 +128,112 @@ def _smaller_rule(rng: random.Random) -> Event:
     return Event(round(30 + rng.uniform(1.5, 4.0), 2), "rule edited", "a", 1)
 
 
-_BEHIND = ApiFault("lag of Pod", 29.0, 30.0, 1.0, Fault.LAG, ("watch",), ("Pod",), 10.0)
+_BEHIND = api_fault("lag of Pod", Fault.LAG, 29.0, 30.0, verbs=("watch",), kinds=("Pod",), seconds=10.0)
+
+
+# attacks
+
+BLIND_TO = ("Pod", "AscendJob", "ConfigMap", "PodGroup", "Node", "Service")
+FROM, LASTING, ATTACK_STORM = 40.0, 180.0, 420.0
+HURT = 60.0
+"""Seconds after which something of the healthy service is killed, in the middle of the attack."""
+BACK_AT = 200.0
+AT_ONCE = 45.0
+"""Seconds in which it must be whole again though the attack goes on: binding, starting and getting ready take ten."""
+_NEIGHBOUR = Service("s", "slow", "s", ((4, 2), (2, 1), (1, 1)), jobs=(4, 2), pods=(1, 2))
+
+
+def _history(
+    seed: int, *events: Event, api_faults: tuple[Rule, ...] = (), at: float = HURT, within: float = AT_ONCE,
+    replicas: int = 1, neighbour: bool = False,
+) -> Schedule:  # fmt: skip
+    """The healthy service starts, then comes the attack, then one of its instances is killed."""
+    hurt = Event(at, "healthy hurt", "", within)
+    services = (HEALTHY, _NEIGHBOUR) if neighbour else (HEALTHY,)
+    number = _NEIGHBOUR.nodes_for(_NEIGHBOUR.ladder[0]) if neighbour else 0
+    nodes = (CPU_NODE, *HEALTHY_NODES, *world.nodes("s", number))
+    return Schedule(
+        seed=seed, world=World(services, nodes), replicas=replicas, election=replicas > 1, storm=ATTACK_STORM,
+        events=tuple(sorted((*events, hurt), key=lambda event: event.at)), api_faults=api_faults, attacked=True,
+    )  # fmt: skip
+
+
+def _writes(what: str, number: int) -> Callable[[int], Schedule]:
+    """It writes before the scaler starts, while it works, and again, so that a restart meets it too."""
+
+    def made(seed: int) -> Schedule:
+        die = random.Random(f"{what}-{seed}")
+        again = [Event(round(die.uniform(at, at + 20), 1), what, "", number) for at in (0.0, FROM)]
+        more = [Event(round(die.uniform(FROM, 120), 2), "hostile labels", "", number // 2) for _ in range(4)]
+        crash = Event(round(die.uniform(90, 110), 1), "crash", "0", 2.0)
+        return _history(seed, *again, *more, crash)
+
+    return made
+
+
+def _flood(seed: int) -> Schedule:
+    events = [Event(FROM + 2 * number, "hostile flood", "", 100) for number in range(10)]
+    return _history(seed, Event(10.0, "hostile crowd", "", 30), *events)
+
+
+def _blind(how: str) -> Callable[[int], Schedule]:
+    """Everybody is; what was lost meanwhile is back soon after."""
+
+    def made(seed: int) -> Schedule:
+        kind = BLIND_TO[seed % len(BLIND_TO)]
+        lasting = random.Random(f"blind-{seed}").uniform(60, LASTING)
+        within = FROM + lasting - HURT + AT_ONCE + 60
+        return _history(seed, api_faults=blind(kind, how, FROM, lasting), within=within)
+
+    return made
+
+
+def _blind_leader(seed: int) -> Schedule:
+    """The first of two replicas is, for longer than anybody would wait, and a kill later the other one leads, too."""
+    how = ("403", "silent", "hang")[seed % 3]
+    api_faults = (*blind("Pod", how, FROM, 340.0, replica=0), *blind("Lease", "hang", 0.0, 10.0, replica=1))
+    return _history(seed, api_faults=api_faults, within=240.0, replicas=2)
+
+
+def _restored(seed: int) -> Schedule:
+    """Objects and versions are those of two minutes ago: it would take as long until they are new again. Who led is
+    gone, so that it falls to the one whose caches are from the future."""
+    die = random.Random(f"restored-{seed}")
+    back = Event(BACK_AT, "etcd restored", "", round(die.uniform(100, 140), 1))
+    crash = Event(BACK_AT + 1, "crash", "0", 250.0)
+    return _history(seed, back, crash, at=BACK_AT + 15, within=75.0, replicas=2)
+
+
+def _slow_webhook(seed: int) -> Schedule:
+    """Creating pods hangs in the namespace of another tenant, where there is always something to create."""
+    slow = slow_webhook(_NEIGHBOUR.namespace, 0.0, 300.0)
+    touched = [Event(20.0 + 2 * number, "group label changed", f"s-p{number % 4}") for number in range(60)]
+    return _history(seed, *touched, api_faults=(slow,), neighbour=True)
+
+
+def _clocks(seed: int) -> Schedule:
+    """The clock of its machine is an hour ahead or behind when a process starts; each time there is something to do."""
+    hour = 3600.0 * random.Random(f"clock-{seed}").choice([1, -1])
+    steps = [(FROM, hour), (HURT + 20, -hour), (HURT + 90, -hour)]
+    events = [
+        event for at, way in steps for event in (Event(at, "clock stepped", "0", way), Event(at, "crash", "0", 2.0))
+    ]
+    return _history(seed, *events, Event(HURT + 110, "healthy hurt", "", AT_ONCE))
+
+
+def _retry_after(seed: int) -> Schedule:
+    asked = retry_later(HURT - 5, 20.0, (WRITES, ("list", "watch"), ())[seed % 3])
+    return _history(seed, api_faults=(asked,), within=15 + 60 + AT_ONCE + 30)
+
+
+ATTACKS: dict[str, Callable[[int], Schedule]] = {
+    "hostile rules": _writes("hostile rules", 4), "hostile numbers": _writes("hostile numbers", 30),
+    "hostile depth": _writes("hostile depth", 20), "hostile crowd": _writes("hostile crowd", 60),
+    "hostile flood": _flood, "blind by 403": _blind("403"), "blind by silence": _blind("silent"),
+    "blind by hanging": _blind("hang"), "blind leader": _blind_leader, "etcd restored": _restored,
+    "slow webhook": _slow_webhook, "clock stepped": _clocks, "Retry-After": _retry_after,
+}  # fmt: skip
+FAMILIES: dict[str, Callable[[int], Schedule]] = {
+    "race": race, "half-bound": half_bound, "gated-race": gated_race, "gated-half-bound": gated_half_bound,
+    "rollout": rollout, "gated rollout": lambda _seed: ROLLOUT, "upgrade": upgrade, **ATTACKS,
+}  # fmt: skip

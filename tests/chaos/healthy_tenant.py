@@ -13,14 +13,9 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.apiserver.store import Change
 from scaler.sim.cluster import SimCluster
-from tests.chaos import things
-from tests.chaos.things import Service
 from tests.chaos.witness import Witness
+from tests.chaos.world import HEALTHY
 
-HOUR = 3600
-HEALTHY = Service("h", "healthy", "h", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), deadline=HOUR - 100)
-"""Its deadline is longer than any storm, and shorter than a step of a clock."""
-NODES = things.nodes("h", 4)
 PODS_OF_IT = HEALTHY.nodes_for(HEALTHY.ladder[0])
 
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from scaler.clock import Clock
-from scaler.kube.api import LEASES, NODES, PODS, KubeApi, PatchType
+from scaler.kube.api import LEASES, NODES, PODS, SERVICES, KubeApi, Page, PatchType, Resource, WatchEvent
+from scaler.sim.apiserver.client import Request
+from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.play import silence_logs
-from tests.chaos.servers import Behind, BlindFor, Both, LateWrites, Repeating, Swap
 from tests.chaos.witness import LEASE
-from tests.faults import Fault, Faults, Rule
+from tests.faults import WRITES, Fault, Faults, Rule
 from tests.jobs import NAMESPACE, job, manifest, rule_config_map, rule_document
 from tests.rig import NODE, START, Rig, controller, rig
 
@@ -28,6 +29,87 @@ SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
 History = Callable[[], Coroutine[Any, Any, list[str]]]
 BLIND = 3.0
 """Seconds for which a watch is away."""
+
+
+class Behind:
+    """A client whose server gives, once it is asleep, the first list that it ever gave."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self.asleep = False
+        self._api = api
+        self._first: dict[tuple[Resource, str], Page[Any]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
+        page = await self._api.list(resource, namespace, **options)
+        key = (resource, f"{namespace} {options.get('label_selector')} {options.get('field_selector')}")
+        first = self._first.setdefault(key, page)
+        return first if self.asleep and resource == PODS else page
+
+
+class Repeating:
+    """A client whose server begins each further watch of pods with the first event that it ever told of them."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._api = api
+        self._first: WatchEvent[Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def watch(
+        self, resource: Resource, namespace: str | None = None, **options: Any
+    ) -> AsyncGenerator[WatchEvent[Any], None]:
+        if resource == PODS and self._first is not None:
+            yield self._first
+        async for event in self._api.watch(resource, namespace, **options):
+            if resource == PODS and event.object is not None and self._first is None:
+                self._first = event
+            yield event
+
+
+class Swap(Faults):
+    """Just before a Service is deleted, another tenant has one of that name."""
+
+    def __init__(self, cluster: SimCluster, *rules: Rule) -> None:
+        super().__init__(cluster.server.clock, *rules)
+        self.cluster = cluster
+        self.swapped = False
+
+    async def before(self, request: Request) -> None:
+        if (request.verb, request.resource) == ("delete", SERVICES) and not self.swapped:
+            self.cluster.server.delete(SERVICES, request.namespace, request.name, DeleteOptions())
+            foreign = manifest(SERVICES, request.name, request.namespace, spec={"ports": [{"port": 80}]})
+            self.cluster.apply([foreign])
+            self.swapped = True
+        await super().before(request)
+
+
+class LateWrites(Faults):
+    """Notes what is sent though the Lease was last renewed longer ago than a leader may write."""
+
+    DEADLINE = 5.0
+
+    def __init__(self, *rules: Rule) -> None:
+        super().__init__(Clock(START), *rules)
+        self.late: list[str] = []
+        self._renewed = float("inf")
+        self._sent = 0.0
+
+    async def before(self, request: Request) -> None:
+        now = asyncio.get_running_loop().time()
+        if request.resource == LEASES:
+            self._sent = now
+        elif request.verb in WRITES and now > self._renewed + self.DEADLINE + 0.01:
+            self.late.append(f"{request.verb} {request.resource.plural} {now - self._renewed:.1f} s after the renewal")
+        await super().before(request)
+
+    async def after(self, request: Request) -> None:
+        if request.resource == LEASES and request.verb in WRITES:
+            self._renewed = self._sent
+        await super().after(request)
 
 
 async def _whole(on: Rig) -> None:
@@ -45,7 +127,7 @@ def _faults(*rules: Rule) -> Faults:
 
 
 def _rule(fault: Fault, verb: str, kind: str, **more: Any) -> Rule:
-    return Rule(fault=fault, verbs=frozenset({verb}), kinds=frozenset({kind}), **more)
+    return Rule(fault=fault, verbs=(verb,), kinds=(kind,), **more)
 
 
 async def start() -> list[str]:
@@ -171,7 +253,8 @@ async def events_repeated() -> list[str]:
 
 async def pods_never_shown() -> list[str]:
     """The watch of pods stands still at a pod of p1 for two minutes; meanwhile p1 is surplus."""
-    async with rig(*SERVICE, interceptor=BlindFor("p1-master-0")) as on:
+    shown_late = _rule(Fault.LAG, "watch", "Pod", name="p1-master-0", seconds=120.0)
+    async with rig(*SERVICE, interceptor=_faults(shown_late)) as on:
         await on.start("p0", "d0")
         await on.start("p1")
         on.apply(rule_config_map(rule_document({"group0": 1, "group1": 1})))
@@ -240,8 +323,8 @@ async def busy() -> list[str]:
 async def name_changes_hands() -> list[str]:
     """What is taken back belongs to somebody else by the time the request arrives."""
     quota = _rule(Fault.REFUSED, "create", "Pod", status=403)
-    swap = Swap(SimCluster(Clock(START)))
-    async with rig(interceptor=Both(swap, _faults(quota)), cluster=swap.cluster) as on:
+    swap = Swap(SimCluster(Clock(START)), quota)
+    async with rig(interceptor=swap, cluster=swap.cluster) as on:
         on.apply(rule_config_map(rule_document({"group0": 1})), job("p0"))
         await on.settle(1)
         return _unless(swap.swapped and "p0-master-0" in on.services(), "somebody else's Service was deleted")
@@ -249,11 +332,10 @@ async def name_changes_hands() -> list[str]:
 
 async def stopped_process() -> list[str]:
     """The process stands still (SIGSTOP) while it writes, and goes on when its time to lead is over."""
-    late = LateWrites()
-    faults = Both(late, _faults(_rule(Fault.REFUSED, "create", "Pod", status=429, retry_after=1.0)))
+    late = LateWrites(_rule(Fault.REFUSED, "create", "Pod", status=429, retry_after=1.0))
     at_once = SimCluster(Clock(START), latency=0.0)  # a request is out before anything can stop it
     with suppress(AssertionError):  # it ends, as it has to
-        async with rig(*SERVICE, interceptor=faults, cluster=at_once, leader_election=True) as on:
+        async with rig(*SERVICE, interceptor=late, cluster=at_once, leader_election=True) as on:
             loop: Any = asyncio.get_running_loop()
             for _ in range(20):
                 await asyncio.sleep(0.7)

@@ -19,8 +19,8 @@ from scaler.sim.cluster import SimCluster
 from tests.chaos import outside
 from tests.chaos.operations import Deeds
 from tests.chaos.outside import Instance
-from tests.chaos.things import GROUPS, Service, World, training_job
 from tests.chaos.witness import Witness
+from tests.chaos.world import GROUPS, Service, World, training_job
 from tests.simulation.kinds import Ratio
 
 

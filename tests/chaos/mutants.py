@@ -21,9 +21,8 @@ from scaler.kube import outbox, writer
 from scaler.report import service_events
 from scaler.state import expectations, instances, queue
 from tests.chaos.aimed import FAMILIES
-from tests.chaos.gated_schedule import gated_schedule
 from tests.chaos.histories import HISTORIES, tell
-from tests.chaos.schedule import schedule
+from tests.chaos.schedule import gated_schedule, schedule
 from tests.chaos.stage import play
 from tests.mutants import Edit, Mutant, ask, broken
 

@@ -19,13 +19,13 @@ from scaler.sim.actors.nodes import NodeFate, change_node
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
-from tests.chaos import hostile, outside, things
-from tests.chaos.healthy_tenant import HEALTHY, Onlooker
+from tests.chaos import hostile, outside, world
+from tests.chaos.catalogue import SCALED, Event
+from tests.chaos.healthy_tenant import Onlooker
 from tests.chaos.outside import Instance
-from tests.chaos.replicas import Replica
-from tests.chaos.schedule import SCALED, Event
-from tests.chaos.things import Service, World
+from tests.chaos.replica import Replica
 from tests.chaos.witness import LEASE, OWN_SUFFIXES
+from tests.chaos.world import HEALTHY, Service, World
 from tests.deployed_operator import DEPLOYMENT, deployment
 from tests.simulation import applying, kinds
 from tests.simulation.kinds import Ratio
@@ -41,23 +41,23 @@ RESTORED = 120.0
 """Seconds in which everything has found its way back after a restore of etcd."""
 UNDER = "node under it lost"
 _AT_ONCE = DeleteOptions(grace_period_seconds=0)
-DECODE = (things.GROUPS[1], kinds.GROUPS[1])
+DECODE = (world.GROUPS[1], kinds.GROUPS[1])
 
 
 class Deeds:
     """`ladders` has the ladder that the user wrote last, per service; `told` the instances and the image that the user
     of a service whose pods others make wrote last."""
 
-    def __init__(self, cluster: SimCluster, clock: Clock, world: World, replicas: list[Replica]) -> None:
-        self.ladders: dict[str, tuple[Ratio, ...]] = {service.name: service.ladder for service in world.services}
+    def __init__(self, cluster: SimCluster, clock: Clock, planned: World, replicas: list[Replica]) -> None:
+        self.ladders: dict[str, tuple[Ratio, ...]] = {service.name: service.ladder for service in planned.services}
         self._first_ladders = dict(self.ladders)
         self.told: dict[str, tuple[Ratio, str]] = {
-            service.name: (service.jobs, kinds.Spot().image) for service in world.services
+            service.name: (service.jobs, kinds.Spot().image) for service in planned.services
         }
         self._applied: dict[str, Sequence[Object]] = {}
         self._cluster = cluster
         self._clock = clock
-        self._world = world
+        self._world = planned
         self._replicas = replicas
         self._taken: list[tuple[str, str]] = []
         self._furnished = clock.now() + 1.0
@@ -184,7 +184,7 @@ class Deeds:
             for pod in self._cluster.peek(PODS, service.namespace)
             if any(owner["name"] == subject for owner in pod["metadata"].get("ownerReferences", ()))
         ]
-        return [Instance(service.key, things.group_of(subject), subject, len(pods), pods=pods)]
+        return [Instance(service.key, world.group_of(subject), subject, len(pods), pods=pods)]
 
     async def _lose_node(self, pods: list[Object]) -> None:
         """The node of the first of these pods that runs is no longer ready."""
@@ -194,10 +194,10 @@ class Deeds:
         await self.fate(nodes[0], NodeFate.NOT_READY)
 
     async def _to_job(self, event: Event, service: Service) -> None:
-        job = things.server_job(service, event.subject)
+        job = world.server_job(service, event.subject)
         if event.what == "name taken":
             name = f"{event.subject}-master-0"
-            await self._cluster.create(PODS, service.namespace, things.foreign_pod(service.namespace, name))
+            await self._cluster.create(PODS, service.namespace, world.foreign_pod(service.namespace, name))
             self._taken.append((service.namespace, name))
             return
         if event.what == "job applied":
@@ -232,7 +232,7 @@ class Deeds:
 
     async def apply(self, service: Service) -> None:
         """`kubectl apply --prune` of what the user of a service whose pods others make wrote last."""
-        made, before = things.made_by_others(service, *self.told[service.name]), self._applied.get(service.name, ())
+        made, before = world.made_by_others(service, *self.told[service.name]), self._applied.get(service.name, ())
         self._applied[service.name] = await applying.apply(self._cluster, made, prune=before)
 
     async def _scale(self, service: Service, number: int) -> None:
@@ -264,7 +264,7 @@ class Deeds:
 
     def write_rule(self, service: Service, text: str | None = None, **annotations: str) -> None:
         """The user's last ladder, or this text instead."""
-        self._cluster.apply([things.rule(service, self.ladders[service.name], text, **annotations)])
+        self._cluster.apply([world.rule(service, self.ladders[service.name], text, **annotations)])
 
     async def heal(self, lost_nodes: tuple[str, ...]) -> None:
         """Everything that users and machines broke is mended: nodes but the lost ones, labels, rules, names. What
@@ -288,7 +288,7 @@ class Deeds:
             for job in self._cluster.peek(ASCEND_JOBS, service.namespace):
                 name = objects.name(job)
                 if name in service.job_names():
-                    labels = things.server_job(service, name)["metadata"]["labels"]
+                    labels = world.server_job(service, name)["metadata"]["labels"]
                     await self._relabel(service, name, dict(labels))
 
     def _throw_out(self) -> None:

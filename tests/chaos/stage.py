@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,18 +30,15 @@ from scaler.sim.actors.nodes import NodeLifecycle, node_object
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller
-from tests.chaos import things
-from tests.chaos.client import LATENCY, Life
-from tests.chaos.healthy_tenant import HEALTHY, Onlooker
+from tests.chaos import world
+from tests.chaos.healthy_tenant import Onlooker
 from tests.chaos.judge import Judge
-from tests.chaos.one_fault import OneFault
 from tests.chaos.operations import Deeds
 from tests.chaos.quota import QUOTA, Quota, hold_for_quota
-from tests.chaos.replicas import EARLIER, Replica
+from tests.chaos.replica import EARLIER, LATENCY, EarlierLife, Life, Replica
 from tests.chaos.schedule import Schedule
-from tests.chaos.skew import EarlierLife
-from tests.chaos.things import Service
 from tests.chaos.witness import Witness
+from tests.chaos.world import HEALTHY, Service
 from tests.deployed_operator import deployment
 from tests.faults import Faults
 from tests.jobs import QUEUE, manifest
@@ -52,6 +50,8 @@ REST = 600.0
 """Seconds without a write after which the world counts as being at rest."""
 PATIENCE = 3600.0
 """Seconds after the storm within which that must happen."""
+FRESH_LIFE = 2.0
+"""Seconds from the one crash of a fault sweep to the next process."""
 FRESH = 20.0
 """Seconds in which a fresh life has looked at everything."""
 SERVED_BY = 60.0
@@ -87,17 +87,14 @@ class Result(Played):
     """Service -> instance -> reason, as the status says at rest."""
 
 
-def play(
-    made: Schedule, *, keep_trace: bool = False, one_fault: OneFault | None = None, family: str = ""
-) -> Result:  # fmt: skip
+def play(made: Schedule, *, keep_trace: bool = False, family: str = "") -> Result:
     """Everything in virtual time; the same schedule gives the same result, trace and digest.
 
-    `one_fault` replaces the faults of the schedule; its `crash` ends the life of the first replica. `family` of
-    tests.chaos.aimed that the schedule is of, if any, so that a failed test can name what repeats it.
+    `family` of tests.chaos.aimed that the schedule is of, if any, so that a failed test can name what repeats it.
     """
     chosen = ["--aimed", family] if family else ["--gated"] if made.world.gated else []
     played(shlex.join(["tests.chaos", *chosen, "--seed", str(made.seed), "-v"]))
-    return loop.run(Stage(made, keep_trace=keep_trace, one_fault=one_fault).play(), seed=made.seed)
+    return loop.run(Stage(made, keep_trace=keep_trace).play(), seed=made.seed)
 
 
 class Stage:
@@ -107,11 +104,10 @@ class Stage:
     auto.
     """
 
-    def __init__(self, made: Schedule, *, keep_trace: bool, one_fault: OneFault | None) -> None:
+    def __init__(self, made: Schedule, *, keep_trace: bool) -> None:
         self._made = made
         self._gated = made.world.gated
         self._mode = Mode.AUTO if self._gated else Mode.CREATE
-        self._one_fault = one_fault
         self._keep_trace = keep_trace
 
     async def play(self) -> Result:
@@ -149,8 +145,9 @@ class Stage:
         self.replicas = [
             Replica(slot, self._born, self.clock, self.witness, made, self._mode) for slot in range(made.replicas)
         ]
-        if self._one_fault is not None:
-            self._one_fault.crash = self.replicas[0].crash
+        if made.one_fault is not None:
+            crash = partial(self.replicas[0].crash, FRESH_LIFE)
+            self.faults.append(Faults(self.clock, made.one_fault, origin=START, crash=crash))
         self._furnish()
 
     def _size(self, service: Service) -> int:
@@ -161,30 +158,30 @@ class Stage:
         made = self._made
         self.deeds = Deeds(self.cluster, self.clock, made.world, self.replicas)
         self.judge = Judge(self.cluster, made.world, self.witness, self.deeds)
-        self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), things.training_job()])
+        self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), world.training_job()])
         if HEALTHY in made.world.services:
             self.deeds.onlooker = Onlooker(self.cluster, self.clock, self.witness, by=served_by(made))
         if any(service.kind is kinds.ASCEND_JOBS for service in made.world.services):
             self.cluster.apply([deployment()])
         for service in made.world.services:
             self.cluster.apply([] if service.kind is None else [_namespace(service)])
-            self.cluster.apply([things.foreign_config_map(service.namespace), things.rule(service)])
+            self.cluster.apply([world.foreign_config_map(service.namespace), world.rule(service)])
             jobs = service.job_names() if service.kind is None else ()
-            self.cluster.apply([things.server_job(service, name) for name in jobs])
-            self.cluster.apply([things.mindie_job(service)] if service.mindie else [])
+            self.cluster.apply([world.server_job(service, name) for name in jobs])
+            self.cluster.apply([world.mindie_job(service)] if service.mindie else [])
 
     def _born(self, name: str) -> Life:
         made = self._made
         rules = [
-            fault.rule(START)
-            for fault in (*made.api_faults, *made.outages())
-            if fault.replica < 0 or name.startswith(f"scaler-{fault.replica}.")
+            rule
+            for rule in (*made.api_faults, *made.outages())
+            if rule.replica < 0 or name.startswith(f"scaler-{rule.replica}.")
         ]
-        faults = Faults(self.clock, *rules, seed=made.seed + len(self.faults))
-        self.faults.append(faults)
+        if made.one_fault is None:
+            self.faults.append(Faults(self.clock, *rules, seed=made.seed + len(self.faults), origin=START))
         raging = self.clock.now() < START + made.storm
         return (EarlierLife if name.endswith(EARLIER) else Life)(
-            self.cluster, name, self.witness, faults=self._one_fault or faults, seed=made.seed,
+            self.cluster, name, self.witness, faults=self.faults[-1], seed=made.seed,
             linger=made.linger if raging else 0.0, stale=made.stale_lists if raging else 0.0,
         )  # fmt: skip
 
@@ -282,7 +279,7 @@ def served_by(made: Schedule) -> float:
     storm to come again later does so when that has passed."""
     if made.attacked:
         return SERVED_BY
-    told = [one.start + one.lasting + one.retry_after * JITTER for one in made.api_faults if one.retry_after]
+    told = [one.end + one.retry_after * JITTER for one in made.api_faults if one.retry_after]
     return max([made.storm, *told]) + SERVED_BY
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.aimed import FAMILIES
-from tests.chaos.not_yet import NOT_YET
+from tests.chaos.catalogue import NOT_YET
 from tests.chaos.stage import play
 from tests.parts import short_and_long
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from tests.chaos import gated_schedule as catalogue
-from tests.chaos.gated_schedule import ROLLOUT, gated_schedule
-from tests.chaos.schedule import SCALED, Scene
+from tests.chaos.aimed import ROLLOUT
+from tests.chaos.catalogue import GATED_EVENTS, SCALED
+from tests.chaos.schedule import GATED_KINDS, gated_schedule
 from tests.chaos.stage import play
 from tests.parts import short_and_long
 
@@ -30,10 +28,9 @@ def test_a_rollout_beside_a_held_instance_breaks_no_promise() -> None:
 def test_the_schedules_know_every_event_and_every_kind() -> None:
     made = [gated_schedule(seed) for seed in MANY]
     happens = {event.what for one in made for event in one.events}
-    scene = Scene(made[0].world.services, made[0].world.nodes, 1)
-    assert happens == {maker(random.Random(0), 0.0, scene).what for maker, _ in catalogue.EVENTS} | {SCALED}
+    assert happens == {kind.what for kind in GATED_EVENTS} | {SCALED}
     kinds = {service.kind for one in made for service in one.world.services}
-    assert kinds == set(catalogue.KINDS)
+    assert kinds == set(GATED_KINDS)
 
 
 def test_a_seed_replays_to_the_same_trace() -> None:

@@ -12,10 +12,11 @@ from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.chaos import things
-from tests.chaos.client import Life
-from tests.chaos.healthy_tenant import HEALTHY, Onlooker
+from tests.chaos import world
+from tests.chaos.healthy_tenant import Onlooker
+from tests.chaos.replica import Life
 from tests.chaos.witness import Witness
+from tests.chaos.world import HEALTHY
 
 START = 1_790_000_000.0
 NAMES = ["one", "three", "two"]
@@ -27,7 +28,7 @@ def _world() -> tuple[SimCluster, Witness]:
 
 
 def _pods(*names: str) -> list[Object]:
-    return [things.foreign_pod(HEALTHY.namespace, name) for name in names]
+    return [world.foreign_pod(HEALTHY.namespace, name) for name in names]
 
 
 def test_an_old_list_answers_the_question_that_was_asked() -> None:
@@ -67,7 +68,7 @@ def test_what_is_taken_away_from_under_a_bound_pod_is_seen(kind: Resource, node:
         cluster, witness = _world()
         cluster.observe(witness.see)
         witness.pods = lambda namespace: cluster.peek(PODS, namespace)
-        cluster.apply([things.server_job(HEALTHY, "h-p0")])
+        cluster.apply([world.server_job(HEALTHY, "h-p0")])
         (job,) = cluster.peek(ASCEND_JOBS)
         owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": "h-p0", "uid": job["metadata"]["uid"],
                  "controller": True}  # fmt: skip

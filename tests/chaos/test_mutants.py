@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import attacks
-from tests.chaos.aimed import FAMILIES
+from tests.chaos.aimed import ATTACKS, FAMILIES
 from tests.chaos.histories import HISTORIES, tell
 from tests.chaos.mutants import MUTANTS, noticed_by
 from tests.mutants import Mutant
@@ -33,7 +32,7 @@ def test_a_short_history_finds_nothing_wrong_with_the_controller(name: str) -> N
 def test_every_short_history_and_every_family_but_attacks_is_named_for_a_mistake() -> None:
     named = {mutant.aimed for mutant in MUTANTS}
     assert HISTORIES.keys() <= named
-    assert FAMILIES.keys() - attacks.FAMILIES.keys() <= named
+    assert FAMILIES.keys() - ATTACKS.keys() <= named
 
 
 def test_the_table_of_the_page_is_that_of_the_mistakes() -> None:

@@ -28,7 +28,7 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.manifests import apply, ensure_namespace
-from tests.chaos import things
+from tests.chaos import world
 from tests.control_plane.build import VERSIONS, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.scaler_process import ALONE, LEASE, USER, ScalerProcess, install
@@ -36,9 +36,9 @@ from tests.control_plane.stage import Stage, staged, until
 from tests.control_plane.witness import Witness, watched
 
 SERVICES = (
-    things.Service("a", "ns-a", "a", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), mindie=False),
-    things.Service("b", "ns-b", "b", ((2, 2), (1, 1)), jobs=(2, 2), pods=(2, 1), mindie=False),
-    things.Service("c", "ns-c", "c", ((3, 1), (2, 1), (1, 1)), jobs=(3, 1), pods=(1, 2), mindie=False),
+    world.Service("a", "ns-a", "a", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), mindie=False),
+    world.Service("b", "ns-b", "b", ((2, 2), (1, 1)), jobs=(2, 2), pods=(2, 1), mindie=False),
+    world.Service("c", "ns-c", "c", ((3, 1), (2, 1), (1, 1)), jobs=(3, 1), pods=(1, 2), mindie=False),
 )
 QUICK = (*LEASE, "--lease-duration", "4", "--renew-deadline", "3", "--retry-period", "0.3")
 CHECK_EVERY = 25
@@ -92,8 +92,8 @@ class Ledger:
         service = next((one for one in SERVICES if one.namespace == objects.namespace(pod)), None)
         if service is None:
             return
-        name = objects.labels_of(pod).get("mind-cluster/group-name") or things.group_of(_owner(pod))
-        size = service.pods[things.GROUPS.index(name)]
+        name = objects.labels_of(pod).get("mind-cluster/group-name") or world.group_of(_owner(pod))
+        size = service.pods[world.GROUPS.index(name)]
         if len(own) > size:
             self.broken.append(
                 f"twice: {_owner(pod)} has {sorted(map(objects.name, own.values()))}, its size is {size}"
@@ -135,9 +135,9 @@ class Killing:
             await ensure_namespace(self._stage.api, service.namespace)
             for number in range(service.nodes_for(service.ladder[0])):
                 await self._stage.add_node(NodeSpec(f"{service.pool}-{number}", labels={"pool": service.pool}))
-            jobs = [things.server_job(service, name) for name in service.job_names()]
+            jobs = [world.server_job(service, name) for name in service.job_names()]
             # Without trade nothing that is bound may ever be deleted by the scaler.
-            for obj in (things.rule(service, trade="off"), *jobs):
+            for obj in (world.rule(service, trade="off"), *jobs):
                 await apply(self._stage.api, obj)
 
     async def kill_one(self) -> None:
@@ -159,7 +159,7 @@ class Killing:
         self._fill_up()
         for service in SERVICES:
             key = f"{service.namespace}/{service.name}/mindie"
-            wanted = dict(zip(things.GROUPS, service.ladder[0], strict=True))
+            wanted = dict(zip(world.GROUPS, service.ladder[0], strict=True))
             show = partial(self._show, key)
             await until(partial(self._runs, key, wanted), f"{key} runs {wanted}", show, REST)
         self._fill_up()

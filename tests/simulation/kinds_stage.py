@@ -22,9 +22,9 @@ from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller
 from tests.chaos import outside
-from tests.chaos.client import Life
 from tests.chaos.outside import Instance
 from tests.chaos.releases import held
+from tests.chaos.replica import Life
 from tests.chaos.witness import Witness
 from tests.deployed_operator import deployment
 from tests.jobs import QUEUE, manifest

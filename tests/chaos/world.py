@@ -1,4 +1,4 @@
-"""What stands in a world: services with ladders of their own, their nodes, and things that are nobody's business."""
+"""What stands in a world: services with ladders of their own, their nodes, and objects that are not the scaler's."""
 
 from __future__ import annotations
 
@@ -80,6 +80,12 @@ class World(msgspec.Struct, frozen=True):
     def service_of(self, subject: str) -> Service:
         """The service of this name, or of a job of this name."""
         return next(one for one in self.services if subject == one.name or subject.startswith(f"{one.name}-"))
+
+
+HEALTHY = Service("h", "healthy", "h", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), deadline=3500)
+"""Of another tenant, touched by nothing but `healthy hurt`. Its deadline is longer than any storm, and shorter than a
+step of a clock."""
+HEALTHY_NODES = nodes("h", 4)
 
 
 def group_of(job: str) -> str:
