@@ -20,8 +20,8 @@ from scaler.kube.metadata import LabelledMetadata, shared
 from scaler.kube.shallow import DEEPEST, TOO_DEEP
 from scaler.names import CLASS_NAMESPACES, GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.rules.values import as_text, at, is_deeper
-from scaler.workloads.ascendjob import APP_LABEL, Job, is_foreign, read_job
-from scaler.workloads.kind import LONGEST_NAME, NO_LABELS, Labels, job_uid, labels_of
+from scaler.workloads.ascendjob import APP_LABEL, is_foreign, read_job
+from scaler.workloads.kind import LONGEST_NAME, NO_LABELS, Job, Labels, job_uid, labels_of
 from scaler.workloads.pod_requests import ascend_job_priority, ascend_job_requests, volcano_job_requests, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
 

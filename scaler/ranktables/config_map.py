@@ -15,8 +15,7 @@ from scaler.informers.config_maps import RankTableMap, digest_of
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
 from scaler.ranktables.table import RankTable
-from scaler.workloads.ascendjob import Job
-from scaler.workloads.kind import number_in
+from scaler.workloads.kind import Job, number_in
 
 MAX_BYTES = 1_000_000
 """Of all values together; the API server takes 1 MiB."""

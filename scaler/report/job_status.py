@@ -20,7 +20,8 @@ from scaler.kube.api import ASCEND_JOBS, Object, PatchType
 from scaler.kube.writer import Writer
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.rules.values import as_list, at
-from scaler.workloads.ascendjob import Job, final_condition
+from scaler.workloads.ascendjob import final_condition
+from scaler.workloads.kind import Job
 
 CREATED = "Created"
 RUNNING = "Running"

@@ -19,8 +19,7 @@ from scaler.informers.records import JobRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
 from scaler.state.lifecycle import ENDED, in_our_time, life_of
-from scaler.workloads.ascendjob import Job
-from scaler.workloads.kind import Membership, OwnerFacts
+from scaler.workloads.kind import Job, Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
 
 VOLCANOS_OWN = "podgroup-"

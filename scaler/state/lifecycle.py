@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scaler.informers.cache import Cache
     from scaler.informers.pods import PodRecord
     from scaler.informers.records import JobRecord
-    from scaler.workloads.ascendjob import Job
+    from scaler.workloads.kind import Job
 
 ENDED = ("Failed", "Succeeded")
 

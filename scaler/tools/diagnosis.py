@@ -16,7 +16,7 @@ from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
 from scaler.ranktables.config_map import Obstacle, content_of
 from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import RankTable, Status
-from scaler.workloads.ascendjob import Job
+from scaler.workloads.kind import Job
 
 SERVER_APP = "mindie-ms-server"
 CONSUMER_LABEL = "mx-consumer-cim"

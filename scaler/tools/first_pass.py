@@ -17,7 +17,7 @@ from scaler.ranktables.config_map import content_of, says
 from scaler.ranktables.table import RankTable, Status
 from scaler.rules.values import as_text, at
 from scaler.tools.comparison import Found, Remark, Weight
-from scaler.workloads.ascendjob import Job
+from scaler.workloads.kind import Job
 
 
 def foresee(job: Job, found: Found, verdict: Verdict, actions: Sequence[Action]) -> list[Remark]:

@@ -19,7 +19,7 @@ from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, PREFIX, ROUNDS_ANNOTATION, RULE_LABEL
 from scaler.rules.jobspec import job_faults, read_replicas
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import MOST_FAULTS, label_problem_of, number_in
+from scaler.workloads.kind import MOST_FAULTS, Job, label_problem_of, number_in
 
 APP_LABEL = "app"
 _HARDWARE = ("huawei.com/schedule_policy", "sp-block", "scaleout-type")
@@ -33,56 +33,6 @@ _LONGEST = 10**9
 """Seconds, and restarts: more mean the same."""
 RETRIES, RETRIES_KEY = ("volcano-system", "vcjob-fault-npu-cm"), "remain-retry-times"
 """Namespace, name and key of the ConfigMap in which Volcano's NPU plugin counts the retries that each job has left."""
-
-
-class Job(msgspec.Struct, frozen=True, gc=False):
-    """An AscendJob, or another job that is one instance, as the decision sees it."""
-
-    namespace: str
-    name: str
-    uid: str
-    created: float
-    generation: int
-    key: ServiceKey
-    group: str | None
-    deleting: bool
-    finished: bool
-    replicas: tuple[tuple[str, int], ...]
-    """How the names of its expected pods begin (`p0-worker-`) and how many there are of each, leader first; empty when
-    its numbers of replicas cannot be read. Not the names themselves: 2 KB of JSON may ask for 1,000 pods."""
-    pod_group: str
-    policy: RunPolicy
-    members: int = 0
-    """What its PodGroup asks for: the pods that must be there before any of them starts."""
-    exit_code_pods: tuple[str, ...] = ()
-    """How the names of pods begin whose replica type has restartPolicy ExitCode."""
-    ending: str = ""
-    """Why it has finished, in the words of its condition; "" when it has not or does not say."""
-    restart_limit: int | None = None
-    """Restarts after which whoever makes its pods gives it up; None = never."""
-    restarts: int = 0
-    """How many of them are used up, where the job itself tells."""
-    label_problem: Reason | None = None
-    mislabelled: str = ""
-    """What is wrong with its labels and what to write, where `key` and `group` are those with which it was admitted."""
-    faults: tuple[str, ...] = ()
-    """All that keeps pods from being made of it, each as `InvalidReplicaSpec: what was found`; empty when nothing."""
-    refused: str = ""
-    """Why Ascend Operator could not read it, in its own words; "" when it could."""
-    names_rule: bool = False
-    """The label that names the rule stands on the job itself."""
-    hardware: tuple[Any, ...] = ()
-    """What its labels and annotations say of the rank table that its pods need."""
-
-    @property
-    def pods(self) -> tuple[str, ...]:
-        """The names of its expected pods, made anew; fixed, so creating one twice is harmless."""
-        return tuple([f"{start}{index}" for start, number in self.replicas for index in range(number)])
-
-    @property
-    def leader(self) -> str:
-        """The name of its first pod; "" when it has none."""
-        return next((f"{start}0" for start, number in self.replicas if number), "")
 
 
 def read_job(obj: Object) -> Job:

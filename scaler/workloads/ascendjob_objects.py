@@ -14,7 +14,8 @@ from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object
 from scaler.names import JOB_ID_LABEL, LAST_APPLIED, POD_GROUP, ROUNDS_ANNOTATION
 from scaler.rules.jobspec import CONTAINER, LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
-from scaler.workloads.ascendjob import APP_LABEL, EXIT_CODE, Job
+from scaler.workloads.ascendjob import APP_LABEL, EXIT_CODE
+from scaler.workloads.kind import Job
 from scaler.workloads.pod_requests import amounts_of, amounts_together
 
 OPERATOR_NAME = "ascendjob-controller"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from scaler.decide.life import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import Owner, sharing
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
@@ -53,18 +54,57 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     place: Place
     label_problem: Reason | None = None
     mislabelled: str = ""
-    """As `workloads.ascendjob.Job.mislabelled`."""
+    """As `Job.mislabelled`."""
 
 
-class Placed(Protocol):
-    """What is known of an instance from labels: a Membership, or a job that is one."""
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """An AscendJob, or another job that is one instance, as the decision sees it."""
+
+    namespace: str
+    name: str
+    uid: str
+    created: float
+    generation: int
+    key: ServiceKey
+    group: str | None
+    deleting: bool
+    finished: bool
+    replicas: tuple[tuple[str, int], ...]
+    """How the names of its expected pods begin (`p0-worker-`) and how many there are of each, leader first; empty when
+    its numbers of replicas cannot be read. Not the names themselves: 2 KB of JSON may ask for 1,000 pods."""
+    pod_group: str
+    policy: RunPolicy
+    members: int = 0
+    """What its PodGroup asks for: the pods that must be there before any of them starts."""
+    exit_code_pods: tuple[str, ...] = ()
+    """How the names of pods begin whose replica type has restartPolicy ExitCode."""
+    ending: str = ""
+    """Why it has finished, in the words of its condition; "" when it has not or does not say."""
+    restart_limit: int | None = None
+    """Restarts after which whoever makes its pods gives it up; None = never."""
+    restarts: int = 0
+    """How many of them are used up, where the job itself tells."""
+    label_problem: Reason | None = None
+    mislabelled: str = ""
+    """What is wrong with its labels and what to write, where `key` and `group` are those with which it was admitted."""
+    faults: tuple[str, ...] = ()
+    """All that keeps pods from being made of it, each as `InvalidReplicaSpec: what was found`; empty when nothing."""
+    refused: str = ""
+    """Why Ascend Operator could not read it, in its own words; "" when it could."""
+    names_rule: bool = False
+    """The label that names the rule stands on the job itself."""
+    hardware: tuple[Any, ...] = ()
+    """What its labels and annotations say of the rank table that its pods need."""
 
     @property
-    def key(self) -> ServiceKey: ...
+    def pods(self) -> tuple[str, ...]:
+        """The names of its expected pods, made anew; fixed, so creating one twice is harmless."""
+        return tuple([f"{start}{index}" for start, number in self.replicas for index in range(number)])
+
     @property
-    def group(self) -> str | None: ...
-    @property
-    def label_problem(self) -> Reason | None: ...
+    def leader(self) -> str:
+        """The name of its first pod; "" when it has none."""
+        return next((f"{start}0" for start, number in self.replicas if number), "")
 
 
 class Labels(msgspec.Struct, frozen=True, gc=False):
@@ -128,7 +168,7 @@ def labels_of(labels: Mapping[str, Any]) -> Labels:
     return _shared(Labels(rule, group, job_id))
 
 
-def as_admitted(found: Placed, then: Labels, *, no_such_rule: bool = False) -> dict[str, Any]:
+def as_admitted(found: Membership | Job, then: Labels, *, no_such_rule: bool = False) -> dict[str, Any]:
     """What an instance whose labels lack something counts as: what they lack is taken from those with which it was
     admitted. Empty where nothing is lacking, not all can be told, or both rule and group were taken off.
 

@@ -20,8 +20,7 @@ from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.ascendjob import Job
-from scaler.workloads.kind import LONGEST_NAME, MOST_FAULTS, label_problem_of
+from scaler.workloads.kind import LONGEST_NAME, MOST_FAULTS, Job, label_problem_of
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished any more."""

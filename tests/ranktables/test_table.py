@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scaler.kube.api import Object
 from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import INITIALIZING, Layout, RankTable, Status, layout_of, rank_table
-from scaler.workloads.ascendjob import Job, read_job
+from scaler.workloads.ascendjob import read_job
 from scaler.workloads.devices import PodDevices, pack
+from scaler.workloads.kind import Job
 from tests import jobs
 
 

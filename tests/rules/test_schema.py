@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from hypothesis import example, given
 
-from scaler.rules.schema import UNKNOWN, shape_errors
+from scaler.rules.shape import UNKNOWN, shape_errors
 from scaler.tools.linting.schema import json_schema
 from tests.rules.documents import TWO_TO_ONE, document, good_documents, group, odd_documents
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scaler.rules.schema import RuleDocument
+from scaler.rules.shape import RuleDocument
 
 
 def json_schema() -> dict[str, Any]:
