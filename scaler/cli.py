@@ -1,6 +1,6 @@
 """The `scaler` command: finds the subcommand, hands it its arguments, turns its end into an exit code.
 
-Every subcommand is a module of `scaler.tools`, except `run`, which is `scaler.run`. Only the one that was asked for is
+Every subcommand is a module of `scaler.tools`, except `run`, which is `scaler.run`. Only the one that is named is
 imported, so that `scaler lint` starts fast and a broken dependency of one command cannot take the others down.
 Nothing here may know what a command does.
 """
@@ -37,7 +37,7 @@ PLUGIN = "kubectl-scaler"
 COMPLETER = "kubectl_complete-scaler"
 """The name under which kubectl asks it for completions."""
 DEBUG = "SCALER_DEBUG"
-"""Environment variable: where it is set, an error that nobody foresaw comes with its traceback."""
+"""Environment variable: where it is set, an error that no command has foreseen comes with its traceback."""
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

@@ -31,8 +31,8 @@ CLASS_NAMESPACES = "mind-cluster/namespaces"
 # Gates and admission
 
 GATE = "mind-cluster/hold"
-"""Our scheduling gate. Any other gate is somebody else's and stays. A gate can be set only when a pod is created, by
-admission or in the pod template; the scaler takes it off (docs/explanation/holding-by-gates.md)."""
+"""Our scheduling gate. Any other gate stays. A gate can be set only when a pod is created, by admission
+or in the pod template; the scaler takes it off (docs/explanation/holding-by-gates.md)."""
 NAMESPACE_LABEL = "mind-cluster/scaling"
 """A namespace with this label, value `enabled`, lets admission put the gate onto pods that name a rule."""
 BESIDE_LABEL = "mind-cluster/beside-ascend-operator"
@@ -43,7 +43,7 @@ WEBHOOK_SECRET = "mind-cluster-scaler-webhook"  # noqa: S105 - its name
 """Secret, beside the Lease, that holds the webhook's own certificate."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 HELD_COST = "-1000000000"
-"""The deletion cost of a held pod: whoever lowers replicas takes held pods first."""
+"""The deletion cost of a held pod: where replicas are lowered, held pods go first."""
 
 # What the scaler keeps in the cluster
 
@@ -69,7 +69,7 @@ INSTALL_LABEL = "mind-cluster/install"
 GOVERNS = "mind-cluster/governs"
 """Annotation of the Lease: the namespaces that its install looks after, separated by commas; `*` = all."""
 RELEASED_BY = "mind-cluster/released-by"
-"""Annotation of a vacant Lease: this holder had stopped its work before it gave the Lease up, nobody has to wait."""
+"""Annotation of a vacant Lease: this holder had stopped its work before it gave the Lease up: nothing to wait for."""
 
 BLIND_SINCE = "mind-cluster/blind-since"
 """Annotation of a Lease: its holder has been out of touch with what it decides on since then."""
@@ -79,7 +79,7 @@ SEEN_BY = "mind-cluster/seen-by"
 # Volcano, MindCluster and kubectl
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Annotation: what was applied, whole. Nobody but kubectl reads it."""
+"""Annotation: what was applied, whole. Only kubectl reads it."""
 
 POD_GROUP = "scheduling.k8s.io/group-name"
 """Annotation of a pod: its PodGroup, for Volcano."""

@@ -28,12 +28,12 @@ PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 _MAX_FILE = 1 << 20
 REMOVED = {"status_beside_rule": "An ElasticService says what was decided; take the setting out."}
-"""Settings that an earlier release had -> what to do instead. Whoever still sets one hears of it at the start."""
+"""Settings that an earlier release had -> what to do instead. Where one is still set, the start fails and says so."""
 
 
 class Mode(StrEnum):
-    """Who creates the pods: the scaler (create), somebody else (gates), or whichever the cluster shows (auto). A shadow
-    decides as if it did, and does nothing."""
+    """Which controller creates the pods: the scaler (create), another (gates), or the one that the cluster has (auto).
+    A shadow decides as if it did, and does nothing."""
 
     CREATE = "create"
     GATES = "gates"
@@ -240,7 +240,7 @@ class SettingsError(Exception):
 
 
 class _Given(NamedTuple):
-    """A value as somebody set it."""
+    """A value, and where it was set."""
 
     value: object
     where: str
@@ -330,7 +330,7 @@ def _from_file(path: str, problems: list[Problem]) -> dict[str, _Given]:
 
 
 def _problem(details: Any, given: Mapping[str, _Given]) -> Problem:
-    """One pydantic error in the words of whoever set the value."""
+    """One pydantic error in the words of the place where the value was set."""
     name = str(details["loc"][0]) if details["loc"] else ""
     what = str(details["msg"]).removeprefix("Value error, ")
     if name not in given:

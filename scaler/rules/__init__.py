@@ -1,1 +1,1 @@
-"""What the user asked for: the rule document, its meaning and its faults. No I/O."""
+"""The rule of a service: its document, its meaning and its faults. No I/O."""

@@ -74,7 +74,7 @@ def _too_much(what: str) -> Fault:
 
 @lru_cache(maxsize=REMEMBERED)
 def _judged(text: str) -> tuple[Rule | None, tuple[Fault, ...]]:
-    """Once for each text: whoever changes annotations only, or writes one rule many times, has it read once."""
+    """Once for each text: a change of annotations alone, and one rule that is written many times, cost nothing."""
     value, faults = decode(text)
     if any(fault.start >= 0 for fault in faults):
         return None, tuple(faults)

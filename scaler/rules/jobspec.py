@@ -1,6 +1,6 @@
 """What keeps pods from being made of an AscendJob: the checks that its spec and labels decide alone. Pure.
 
-`scaler lint` and the controller ask the same function, so a job that lints clean is not refused for its shape. Codes
+`scaler lint` and the controller call the same function, so a job that lints clean is not refused for its shape. Codes
 are Ascend Operator's reasons. Must not raise on any shape and must not look at rules, queues or nodes.
 """
 

@@ -43,7 +43,7 @@ def read_options(annotations: Mapping[str, str]) -> tuple[RuleOptions, tuple[Fin
     """The options that annotations on a rule name, and a warning for each that cannot be used."""
     values: dict[str, Any] = {}
     warnings: list[Finding] = []
-    for name, (read, wanted) in _OPTIONS.items():
+    for name, (read, valid) in _OPTIONS.items():
         text, field = annotations.get(PREFIX + name), name.replace("-", "_")
         value = read(text) if isinstance(text, str) else None
         if value is not None:
@@ -51,8 +51,8 @@ def read_options(annotations: Mapping[str, str]) -> tuple[RuleOptions, tuple[Fin
         elif text is not None:
             default = getattr(RuleOptions(), field)
             used = default if isinstance(default, str) else shown(default)
-            message = f"annotation {PREFIX}{name}: {shown(text)} is not {wanted}; the default is used ({used})"
-            warnings.append(_warning("AnnotationInvalid", PREFIX + name, message, f"write {wanted}"))
+            message = f"annotation {PREFIX}{name}: {shown(text)} is not {valid}; the default is used ({used})"
+            warnings.append(_warning("AnnotationInvalid", PREFIX + name, message, f"write {valid}"))
     known = [PREFIX + name for name in _OPTIONS]
     for name in annotations:
         if name.startswith(PREFIX) and name not in known:

@@ -1,4 +1,4 @@
-"""Values out of JSON whose shape nobody has checked: what is of another shape counts as not there. Never raises."""
+"""Values out of JSON whose shape is not checked: what is of another shape counts as not there. Never raises."""
 
 from __future__ import annotations
 

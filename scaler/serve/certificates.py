@@ -103,7 +103,7 @@ def _pair(data: Mapping[str, bytes], certificate: str, key: str) -> KeyPair | No
 
 
 def believed(pair: KeyPair, names: Sequence[str], now: float) -> bool:
-    """Whether anybody who trusts it would: valid now, and for these names."""
+    """Whether a client that trusts it accepts it: valid now, and for these names."""
     certificate = _parsed(pair)
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

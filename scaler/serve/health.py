@@ -1,4 +1,4 @@
-"""What probes ask about: whether the loops of this process turn, and what it waits for.
+"""The health of this process, for probes: whether its loops turn, and what it waits for.
 
 The app writes it, serve/http.py reads it, both in one event loop, whose time counts. Must not do any I/O.
 """

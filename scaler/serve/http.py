@@ -7,8 +7,8 @@
     /snapshots/world                        all that the last decision depended on, for `scaler explain --world`
     /snapshots/{namespace}/{rule}/{jobID}   the same for a service that is in it: it depends on all others as well
 
-Snapshots have what every tenant asked for: they are served only over loopback, which `kubectl port-forward` uses.
-Must not change anything: whoever reaches the port can only read. An empty rule or jobID is written `-`.
+Snapshots have the services of all tenants: they are served only over loopback, which `kubectl port-forward` uses.
+Must not change anything: a client that reaches the port can only read. An empty rule or jobID is written `-`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def _answer(
     if local and not _is_local(request):
         return text("403 snapshots are served over loopback only: use kubectl port-forward\n", 403)
     response = handler(request)
-    response.force_close()  # who is answered makes room; probes and scrapes come with connections of their own
+    response.force_close()  # an answer frees its place; probes and scrapes come with connections of their own
     return response
 
 
@@ -135,7 +135,7 @@ class _Pages:
         return self.world(request)
 
     def _large(self, request: web.Request, body: bytes, content_type: str) -> web.Response:
-        """A body that may be much for somebody who reads slowly: it is held until the connection ends."""
+        """A body that may be large, for a client that may read slowly: it is held until the connection ends."""
         self._server.lend(request, min(len(body), LIMITS.bytes))
         return web.Response(body=body, headers={"Content-Type": content_type})
 

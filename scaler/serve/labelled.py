@@ -1,4 +1,4 @@
-"""Labels of an object that admission is asked about: where each kind keeps those of its pods, and what is wrong there.
+"""Labels of an object under review: where each kind keeps those of its pods, and what is wrong there.
 
 Pure, and in the linter's words (rules.labels). A kind that is not known here is looked at as far as its shape allows.
 """
@@ -24,7 +24,7 @@ _ONE_INSTANCE = frozenset({"AscendJob", "LeaderWorkerSet", "Job"})
 
 
 def label_warnings(kind: str, namespace: str, obj: Object, groups_of: GroupsOf) -> Iterator[str]:
-    """What to tell the user about the labels of this object, one line each."""
+    """Warnings about the labels of this object, one line each."""
     for what, labels in _carriers(kind, obj):
         for fault in _faults(what, labels, namespace, groups_of):
             yield f"{what}: {fault.message}; {fault.hint}"

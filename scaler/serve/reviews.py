@@ -114,7 +114,7 @@ def review_ascend_job(body: bytes) -> Response:
 def review_rule(body: bytes) -> Response:
     """Refuse a ConfigMap whose rule is wrong, in the linter's words; what is only odd becomes warnings.
 
-    A document that was there before is not refused again, so that somebody can pause or label what is broken.
+    A document that was there before is not refused again, so that what is broken can be paused or labelled.
     """
     request = _read(body)
     if isinstance(request, Response):

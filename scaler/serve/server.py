@@ -1,4 +1,4 @@
-"""What the two servers share: who may be connected and for how long, and what no answer may lack or show.
+"""What the two servers share: which connections may last and for how long, and what no answer may lack or show.
 
 A connection costs nothing before it has a place: there are so many, shared out by address (`Shares`), and it is
 closed before its TLS handshake when there is none. From then on there always is a moment at which it ends, unless it
@@ -29,7 +29,7 @@ OPENING = 3.0
 CLOSING = 1.0
 """Seconds for the end of TLS."""
 REFUSED = 0.1
-"""Seconds for a refusal to get through to somebody who still sends: until then all of it has to be deciphered."""
+"""Seconds for a refusal to get through to a client that still sends: until then all of it has to be deciphered."""
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler"}
 _SILENT = logging.Logger("aiohttp", logging.CRITICAL + 1)
 """aiohttp would log a traceback for every request that is no HTTP."""
@@ -66,11 +66,11 @@ class Shares(Generic[H]):
         self._held: dict[str, dict[H, int]] = {}
 
     def take(self, address: str, holder: H, units: int) -> bool:
-        """Give `holder`, who belongs to `address`, so many units more; False when it is refused."""
-        wanted = self._units(address) + units
+        """Give `holder`, which belongs to `address`, so many units more; False when it is refused."""
+        then = self._units(address) + units
         while units > self._free:
             richest = max(self._held, key=self._units, default=address)
-            if richest == address or self._units(richest) < wanted:
+            if richest == address or self._units(richest) < then:
                 return False
             loser = next(iter(self._held[richest]))
             self.give_back(richest, loser)
@@ -230,7 +230,7 @@ class Server:
                 await asyncio.sleep(0)
 
     def _has_place(self, connection: Connection) -> bool:
-        """Who has brought no whole request yet gives way to the next from the same address."""
+        """A connection without a whole request so far gives way to the next from the same address."""
         while not self._places.take(connection.address, connection, 1):
             oldest = next((each for each in self._unproven if each.address == connection.address), None)
             if oldest is None:

@@ -1,10 +1,10 @@
 """Keeps the webhook's certificate shown, renewed and trusted. What is due is decided in serve.certificates.
 
     Secret in the scaler's own namespace --read by every replica--> shown by their TLS servers
-          ^ made and renewed by the leader, who also has it trusted by the webhook configurations
+          ^ made and renewed by the leader, which also has it trusted by the webhook configurations
 
 Every write has the resourceVersion that was read as its precondition, so a former leader cannot undo anything. Or the
-certificate comes from files that somebody else renews (`CertificateFiles`); then nothing is made and nothing written.
+certificate comes from files that another program renews (`CertificateFiles`); then nothing is made and nothing written.
 No key ever reaches a disk or a log: errors are logged in the API server's or OpenSSL's words.
 """
 
@@ -44,7 +44,7 @@ REREAD = 60.0
 SOON = 2.0
 """Seconds between two looks for the first certificate."""
 PATIENCE = 8
-"""Looks without a Secret until a replica makes it: who leads may know no webhook, and leads until this one is ready."""
+"""Looks without a Secret until a replica makes it: the leader may have no webhook until this replica is ready."""
 DEADLINE = 10.0
 """Seconds for one request."""
 _LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}
@@ -103,7 +103,7 @@ class CertificateSource(ServerCertificate, ABC):
             await asyncio.sleep(REREAD if self.pair else SOON)
 
     async def run_as_leader(self) -> None:
-        """Make and renew the certificate and have it trusted, until cancelled; nothing where somebody else does."""
+        """Make and renew the certificate and have it trusted, until cancelled; nothing where another program does."""
 
     @abstractmethod
     async def _read(self) -> str:
@@ -126,7 +126,7 @@ class CertificateSource(ServerCertificate, ABC):
 
 
 class CertificateFiles(CertificateSource):
-    """A certificate in files that somebody else renews, cert-manager for example; both may be the same file."""
+    """A certificate in files that another program renews, cert-manager for example; both may be the same file."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         super().__init__()

@@ -41,11 +41,11 @@ def read_job(obj: Object) -> Job:
     labels = _labels(meta)
     name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
-    wanted = read_replicas(obj)
+    numbers = read_replicas(obj)
     final, policy = final_condition(obj), read_run_policy(obj)
     members = at(obj, "spec", "runPolicy", "schedulingPolicy").get("minAvailable")
     replicas = at(obj, "spec", "replicaSpecs")
-    restarted = (kind for kind in wanted if at(replicas[kind]).get("restartPolicy") == EXIT_CODE)
+    restarted = (kind for kind in numbers if at(replicas[kind]).get("restartPolicy") == EXIT_CODE)
     return Job(
         namespace=key.namespace,
         name=name,
@@ -56,10 +56,10 @@ def read_job(obj: Object) -> Job:
         group=as_text(labels.get(GROUP_LABEL)) or None,
         deleting=bool(meta.get("deletionTimestamp")),
         finished=final is not None,
-        replicas=tuple((f"{name}-{kind.lower()}-", number) for kind, number in wanted.items()),
+        replicas=tuple((f"{name}-{kind.lower()}-", number) for kind, number in numbers.items()),
         pod_group=f"{name}-{uid}",
         policy=policy,
-        members=members if isinstance(members, int) and not isinstance(members, bool) else sum(wanted.values()),
+        members=members if isinstance(members, int) and not isinstance(members, bool) else sum(numbers.values()),
         exit_code_pods=tuple(f"{name}-{kind.lower()}-" for kind in restarted),
         ending=as_text(final.get("message")).rstrip(".") if final is not None else "",
         label_problem=label_problem,
@@ -153,7 +153,7 @@ def _rounds(meta: Mapping[str, Any]) -> int:
 
 def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
     """Unset is Running here: a job that has ended holds no NPUs. But what another controller ended, perhaps by mistake,
-    goes on as that one left it. What nobody knows touches as little as it can."""
+    goes on as that one left it. A value that is not known touches as little as possible."""
     if value is None or value == "":
         ours = final is None or final.get("reason") in [ending.value for ending in Ending]
         return CleanPods.RUNNING if ours else CleanPods.NONE

@@ -118,8 +118,8 @@ def _rank(obj: Object, kind: str, index: int) -> int:
     """Rank of the pod in the instance: the leader is 0 and counts when it has NPUs of its own."""
     if kind != WORKER:
         return index
-    wanted = amounts_of(_ascend(_template(obj, LEADER)))
-    leader_computes = any(name.startswith("huawei.com/") and amount not in (0, "0") for name, amount in wanted.items())
+    amounts = amounts_of(_ascend(_template(obj, LEADER)))
+    leader_computes = any(name.startswith("huawei.com/") and amount not in (0, "0") for name, amount in amounts.items())
     return index + leader_computes
 
 

@@ -1,4 +1,4 @@
-"""With which values a kind (workloads.kinds) says where a pod belongs, and owners what they know of instances."""
+"""Values: where a pod belongs, a job that is one instance, labels, and what owners know of instances."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where a pod belongs, as far as the pod itself tells."""
+    """Where a pod belongs, as far as the pod itself says."""
 
     instance: str
-    """Identity of the instance within the cluster; the same after its pods were made anew, where the kind can tell."""
+    """Identity of the instance within the cluster; the same after its pods were made anew, unless it is mortal."""
     name: str
     """The instance's name for people, and the second key of the order of admission."""
     size: int = 0
@@ -71,19 +71,19 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     finished: bool
     replicas: tuple[tuple[str, int], ...]
     """How the names of its expected pods begin (`p0-worker-`) and how many there are of each, leader first; empty when
-    its numbers of replicas cannot be read. Not the names themselves: 2 KB of JSON may ask for 1,000 pods."""
+    its numbers of replicas cannot be read. Not the names themselves: 2 KB of JSON may mean 1,000 pods."""
     pod_group: str
     policy: RunPolicy
     members: int = 0
-    """What its PodGroup asks for: the pods that must be there before any of them starts."""
+    """minMember of its PodGroup: the pods that must be there before any of them starts."""
     exit_code_pods: tuple[str, ...] = ()
     """How the names of pods begin whose replica type has restartPolicy ExitCode."""
     ending: str = ""
     """Why it has finished, in the words of its condition; "" when it has not or does not say."""
     restart_limit: int | None = None
-    """Restarts after which whoever makes its pods gives it up; None = never."""
+    """Restarts after which the controller that makes its pods gives it up; None = never."""
     restarts: int = 0
-    """How many of them are used up, where the job itself tells."""
+    """How many of them are used up, where the job itself says it."""
     label_problem: Reason | None = None
     mislabelled: str = ""
     """What is wrong with its labels and what to write, where `key` and `group` are those with which it was admitted."""
@@ -120,7 +120,7 @@ _shared = sharing(1 << 12)
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
-    """What an object that makes pods, or makes their makers, tells of their instances."""
+    """What an object that makes pods, or makes their makers, says of their instances."""
 
     kind: str
     namespace: str
@@ -129,13 +129,13 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     created: float
     maker: str = ""
-    """Identity as in Place.maker; "" when it tells nothing of revisions."""
+    """Identity as in Place.maker; "" when it says nothing of revisions."""
     revision: str = ""
     """The revision it stands for."""
     rank: int = 0
     """Of several objects of one maker, the one with the highest rank stands for the newest revision."""
     size: int = 0
-    """Pods of one instance; 0 when it does not tell."""
+    """Pods of one instance; 0 when it does not say."""
     wanted: int = 0
     """Instances that it should have, where it is itself a maker; 0 when it does not say."""
     leader_first: bool = False
@@ -170,9 +170,9 @@ def labels_of(labels: Mapping[str, Any]) -> Labels:
 
 def as_admitted(found: Membership | Job, then: Labels, *, no_such_rule: bool = False) -> dict[str, Any]:
     """What an instance whose labels lack something counts as: what they lack is taken from those with which it was
-    admitted. Empty where nothing is lacking, not all can be told, or both rule and group were taken off.
+    admitted. Empty where nothing is lacking, some value is not known at all, or both rule and group were taken off.
 
-    `no_such_rule`: there never was a rule of the name that they say.
+    `no_such_rule`: there never was a rule of the name that the label has.
     """
     key, group = found.key, found.group
     lacks = {RULE_LABEL: no_such_rule or not key.rule, JOB_ID_LABEL: not key.job_id, GROUP_LABEL: not group}

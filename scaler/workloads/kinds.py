@@ -1,4 +1,4 @@
-"""The workload kinds: for each a function that tells from a pod which instance it belongs to. Pure, never raises.
+"""The workload kinds: for each a function from a pod to the instance that it belongs to. Pure, never raises.
 
 A function gets a pod and returns its place, None for a pod of another kind. It never looks at anything but the pod:
 what the objects that made it know (how many pods, the newest revision, who comes first) arrives as OwnerFacts.
@@ -44,8 +44,8 @@ def instance_set(pod: LabelledMetadata) -> Place | None:
     workload = pod.owner.name if set_ else deployment
     if not workload:
         return None
-    asked = ("StatefulSet" if set_ else "ReplicaSet", pod.namespace, pod.owner.name)
-    return Place(identity("InstanceSet", pod.namespace, workload), workload, described_by=(asked,))
+    owner = ("StatefulSet" if set_ else "ReplicaSet", pod.namespace, pod.owner.name)
+    return Place(identity("InstanceSet", pod.namespace, workload), workload, described_by=(owner,))
 
 
 def leader_worker_set(pod: LabelledMetadata) -> Place | None:
@@ -102,7 +102,7 @@ def role_based_group(pod: LabelledMetadata) -> Place | None:
     """RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes Deployments,
     StatefulSets and LeaderWorkerSets, which are known as such.
 
-    Its group gang scheduling wants every pod of every role at once: nothing can be held there, which is said
+    Its group gang scheduling starts every pod of every role at once or none: nothing can be held there, which is said
     (`holding_impossible`) and not worked around.
     """
     if not pod.owner.is_a("RoleInstance", RBG):
@@ -129,7 +129,7 @@ def deployment(pod: LabelledMetadata) -> Place | None:
 
 
 def replica_set(pod: LabelledMetadata) -> Place | None:
-    """As `deployment`: a ReplicaSet that somebody made without a Deployment."""
+    """As `deployment`: a ReplicaSet without a Deployment."""
     return _single(pod) if pod.owner.is_a("ReplicaSet", APPS) else None
 
 
@@ -257,7 +257,7 @@ class OwnerObject(msgspec.Struct, gc=False):
 
 
 def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
-    """What `obj`, an object of this Kubernetes kind, tells; of an unknown kind only that it exists."""
+    """What `obj`, an object of this Kubernetes kind, says; of an unknown kind only that it exists."""
     meta, spec = obj.metadata, obj.spec or _OwnerSpec()
     created = seconds_of(meta.creation_timestamp)
     maker, revision, rank = _revision(kind, meta, created)
@@ -278,7 +278,7 @@ def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
 
 
 def _revision(kind: str, meta: LabelledMetadata, created: float) -> tuple[str, str, int]:
-    """Maker, revision and rank; empty when the object tells nothing of revisions."""
+    """Maker, revision and rank; empty when the object says nothing of revisions."""
     namespace, name, labels, owner = meta.namespace, meta.name, meta.labels, meta.owner
     if kind == "ReplicaSet" and owner.kind == "Deployment" and owner.name:
         rank = number_in(meta.annotations.get("deployment.kubernetes.io/revision", ""), largest=10**9)

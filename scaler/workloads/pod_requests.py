@@ -1,6 +1,6 @@
-"""What pods ask of nodes, read from pod specs and job templates: requests as Kubernetes counts them, and where. Pure.
+"""Pod requests, read from pod specs and job templates: requests as Kubernetes counts them, and where. Pure.
 
-Must not raise on any input. Whatever is not understood makes the need `opaque`, which counts as fitting.
+Must not raise on any input. Whatever is not understood makes the request `opaque`, which counts as fitting.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def requests_of(pod: PodResources) -> Requests:
     """
     if not (pod.init_containers or pod.overhead or pod.resources):
         with suppress(TypeError):  # amounts of a shape that no API server would let pass
-            asked = [container.resources for container in pod.containers or ()]
-            plain = tuple([tuple(one.amounts.items()) if one else () for one in asked])
+            resources = [container.resources for container in pod.containers or ()]
+            plain = tuple([tuple(one.amounts.items()) if one else () for one in resources])
             if sum([len(name) + len(amount) for amounts in plain for name, amount in amounts]) <= LONGEST_PLAIN:
                 return _plain(plain)
     return _effective(pod)
@@ -115,12 +115,12 @@ def _effective(pod: PodResources) -> Requests:
     running: Counter[str] = Counter()
     highest: Counter[str] = Counter()
     for container in pod.init_containers or ():
-        asked = _amounts(container.resources)
+        own = _amounts(container.resources)
         if container.restart_policy == "Always":
-            running += asked
+            running += own
             highest |= running
         else:
-            highest |= running + asked
+            highest |= running + own
     for container in pod.containers or ():
         running += _amounts(container.resources)
     amounts = {**(running | highest), **_amounts(pod.resources)}
@@ -142,7 +142,7 @@ def _some(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def pod_request_of(spec: Any, *, large: bool = False) -> PodRequest:
-    """What a pod with this spec asks for; `spec` is that of a pod or of a template, in any shape. When it is `large`,
+    """The request of a pod with this spec; `spec` is that of a pod or of a template, in any shape. When it is `large`,
     nothing is read of where it may run."""
     spec = at(spec)
     resources, read = _read_resources(spec)
@@ -152,13 +152,13 @@ def pod_request_of(spec: Any, *, large: bool = False) -> PodRequest:
 
 
 def ascend_job_requests(obj: Object) -> tuple[PodRequest, ...]:
-    """What each pod of an AscendJob asks for, in the order of `Job.pods`."""
+    """The request of each pod of an AscendJob, in the order of `Job.pods`."""
     specs = at(obj, "spec", "replicaSpecs")
     return _for_each_pod((at(specs, kind, "template", "spec"), number) for kind, number in read_replicas(obj).items())
 
 
 def volcano_job_requests(obj: Object) -> tuple[PodRequest, ...]:
-    """What each pod of a Volcano Job asks for, in the order of its tasks."""
+    """The request of each pod of a Volcano Job, in the order of its tasks."""
     tasks = [at(task) for task in as_list(at(obj, "spec").get("tasks"))]
     return _for_each_pod((at(task, "template", "spec"), as_count(task.get("replicas"))) for task in tasks)
 
@@ -184,12 +184,12 @@ def ascend_job_priority(obj: Object) -> str:
 
 
 def amounts_of(container: Mapping[str, Any]) -> dict[str, Any]:
-    """The quantities that a container asks for; limits stand in for absent requests."""
+    """The quantities that a container requests; limits stand in for absent requests."""
     return {**at(container, "resources", "limits"), **at(container, "resources", "requests")}
 
 
 def amounts_together(specs: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str, str]:
-    """What the containers of so many pods with these specs ask for together: the minResources of a PodGroup."""
+    """What the containers of so many pods with these specs request together: the minResources of a PodGroup."""
     amounts: defaultdict[str, list[Any]] = defaultdict(list)
     for spec, pods in specs:
         for container in as_list(spec.get("containers")):
@@ -204,8 +204,8 @@ def _read_resources(spec: Mapping[str, Any]) -> tuple[PodResources, bool]:
         found = msgspec.convert(spec, PodResources)
     except msgspec.ValidationError:
         return PodResources(), False
-    asked = [container.resources for container in (*(found.containers or ()), *(found.init_containers or ()))]
-    amounts = [found.overhead or {}, *(one.amounts for one in (*asked, found.resources) if one)]
+    resources = [container.resources for container in (*(found.containers or ()), *(found.init_containers or ()))]
+    amounts = [found.overhead or {}, *(one.amounts for one in (*resources, found.resources) if one)]
     return found, all(whole_amount(name, value) is not None for some in amounts for name, value in some.items())
 
 

@@ -1,6 +1,6 @@
 """The PodGroup of one instance whose pods would otherwise share one with other instances. Pure.
 
-Volcano puts the pods of a whole Deployment into one PodGroup, and MindCluster's plugin then wants all of them at once:
+Volcano puts the pods of a whole Deployment into one PodGroup, and MindCluster's plugin then starts all of them or none:
 one held pod would keep all others from starting. LeaderWorkerSet's own gang scheduling is the model of what is made.
 """
 
@@ -50,7 +50,7 @@ def own_pod_group(
     others: Sequence[tuple[str, str]] = (),
 ) -> Object:
     """The PodGroup for the `size` pods of an instance. `pod` is the first of them (its leader, where it has one) as the
-    API server gives it; the others are taken to want as much as it does. `others` are names and uids of those that
+    API server gives it; the others are taken to request as much as it does. `others` are names and uids of those that
     are there already: the PodGroup goes when the last of all these has gone."""
     meta, spec = at(pod, "metadata"), at(pod, "spec")
     annotations = at(meta, "annotations")

@@ -29,7 +29,7 @@ MAX_RETRY = 3
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
 _ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
 _DELETION = ("PodEvicted", "*")
-"""What Volcano calls the deletion of a pod, by anybody, and the event that means any."""
+"""What Volcano calls the deletion of a pod, and the event that means any."""
 _LABELS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 
 
