@@ -72,6 +72,8 @@ REPORTS_PATIENCE = 5.0
 """Seconds that the start waits for nodes and fault reports, which this process may have no right to read."""
 SETTLED = 15.0
 """Seconds of leadership until it is looked what is set up in the cluster."""
+FULL_PASS = 600.0
+"""Seconds between two passes over everything, which find what no event has told."""
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that writes under way have to end after SIGTERM."""
 PULSE = 5.0
@@ -370,7 +372,7 @@ class App:
         while True:
             if not self._watches:
                 await self.gate_setup.look()
-            await asyncio.sleep(self.settings.resync_period)
+            await asyncio.sleep(FULL_PASS)
             await self.controller.resync()
             if self.budgets is not None:
                 self.budgets.look()

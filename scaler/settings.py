@@ -27,7 +27,10 @@ from scaler.decide.world import Policy, Preempt
 PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 _MAX_FILE = 1 << 20
-REMOVED = {"status_beside_rule": "An ElasticService says what was decided; take the setting out."}
+REMOVED = {
+    "status_beside_rule": "An ElasticService says what was decided; take the setting out.",
+    "resync_period": "The full pass that looks for anything missed is every 600 s; take the setting out.",
+}
 """Settings that an earlier release had -> what to do instead. Where one is still set, the start fails and says so."""
 
 
@@ -128,7 +131,6 @@ class Settings(BaseModel):
         1,
         86_400,
     )
-    resync_period: float = _seconds(600, "Interval of the full pass that looks for anything missed.", 10)
 
     broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)
     stable_after: float = _seconds(30, "An instance that restarted counts as running again after this long.", 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from scaler import app
 from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
 from scaler.informers.cache import Cache
 from scaler.kube.api import ASCEND_JOBS, DISRUPTION_BUDGETS, NODES, PODS, Object, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.names import KEEP_LABEL
-from scaler.settings import Settings
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -21,7 +21,7 @@ from tests.rig import NODE, START, Rig, rig
 OTHER = "node-1"
 SETTLED = 3.0
 """Seconds in which labels have moved."""
-FULL_PASS = Settings.model_fields["resync_period"].default + 2 * SETTLED + 15.0
+FULL_PASS = app.FULL_PASS + 2 * SETTLED + 15.0
 """Seconds until the next look at everything is over."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from scaler import app
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS, PRIORITY_CLASSES, Object, PatchType
 from scaler.kube.errors import ForbiddenError
@@ -280,10 +281,12 @@ def test_a_trade_deletes_only_the_very_pods_that_it_means() -> None:
     run(story())
 
 
-def test_waiting_minimums_are_no_missed_events() -> None:
+def test_waiting_minimums_are_no_missed_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "FULL_PASS", 10.0)
+
     async def story() -> None:
         with capture_logs() as logs:
-            async with rig(*nodes(3), *service("a"), *service("b"), resync_period=10) as on:
+            async with rig(*nodes(3), *service("a"), *service("b")) as on:
                 await serve(on, "a", "n1", "n2")
                 await on.settle(600)
                 assert on.reason("b-p0") == "MinimumDoesNotFit"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from scaler import controller
+from scaler import app, controller
 from scaler.decide.decide import decide
 from scaler.decide.world import Admit, Complete, Decision, World
 from scaler.informers.cache import Cache
@@ -190,10 +190,11 @@ def test_a_refusal_is_remembered_of_the_instance(monkeypatch: pytest.MonkeyPatch
 def test_an_event_that_was_lost_is_found_by_reading_all_records_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache is not told of a change of readiness; the records have it."""
     monkeypatch.setattr(Cache, "_on_faults", lambda _cache, _node: None)
+    monkeypatch.setattr(app, "FULL_PASS", 100.0)
 
     async def story() -> list[Any]:
         with capture_logs() as logs:
-            async with rig(*SERVICE, resync_period=100) as on:
+            async with rig(*SERVICE) as on:
                 await on.start("p0", "d0")
                 await on.settle(150)
                 assert [line for line in logs if line["event"] == "missed event"] == []

@@ -47,7 +47,7 @@ _CONFIG = ConfigDict(strict=True, extra="forbid", regex_engine="python-re", froz
 
 
 class Group(BaseModel):
-    """How many instances of one group a ratio has, and of how many pods each."""
+    """How many instances of one group a ratio wants, and of how many pods each."""
 
     model_config = _CONFIG
 
