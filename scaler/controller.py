@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import compress, count
 from operator import is_not, or_
 
@@ -21,7 +22,7 @@ from scaler.decide.decide import Cache as Known
 from scaler.decide.decide import decide
 from scaler.decide.state import refuse
 from scaler.decide.undecided import fault_in
-from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
+from scaler.decide.world import Decision, Memory, Plan, Service, ServiceKey, World
 from scaler.execute.executor import ActionResult, Executor
 from scaler.execute.log_fields import outcome_line, plan_line
 from scaler.garbage import no_collection
@@ -29,15 +30,7 @@ from scaler.informers.changes import ElasticServiceChanged, InstanceChanged, Roo
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
-from scaler.report.service_reports import (
-    RuleKey,
-    ServiceReport,
-    arbitration_waits,
-    differs,
-    differs_in_words,
-    report_of,
-    waits_for_room,
-)
+from scaler.report.service_reports import RuleKey, ServiceReport, arbitration_waits, report_of, waits_for_room
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
@@ -49,13 +42,11 @@ _log = structlog.get_logger(__name__)
 PATIENCE = 300.0
 """Seconds after which a service known from pods alone is forgotten; its last valid rule goes with it."""
 WORDS_PATIENCE = 10.0
-"""Seconds until the other words of a service are reported to which nothing happened: what is free may change many
-times a second, and every waiting service says how much there is."""
+"""Seconds until other words alone are reported: what is free may change many times a second, and every waiting service
+says how much there is."""
 PAUSE, LONGEST_PAUSE = 3.0, 0.03
-"""The pause after a pass, in times of what it took, and the longest in seconds: under a storm of events passes take
-a quarter of a core, as long as they are short, and what could go is never much later."""
-FRAMES = 5
-"""Of a traceback in the log, the innermost ones: one of endless recursion has a thousand."""
+"""The pause after a pass, in times of what it took, and the longest in seconds: under many events passes take a quarter
+of a core, as long as they are short."""
 SOONEST = 0.001
 """Seconds until the decision is made again at the earliest, however soon time may change it."""
 
@@ -73,15 +64,14 @@ class Controller:
         self,
         *,
         state: ClusterState,
+        services: WorldBuilder,
         queue: WorkQueue[ServiceKey],
         expectations: Expectations[ServiceKey],
         executor: Executor,
         reporter: Reporter,
         metrics: Metrics,
         clock: Clock,
-        policy: Policy,
         mode: CurrentMode,
-        alone: Callable[[], str],
         unseen: Callable[[], str],
         observer: Observer | None = None,
         instead: Instead | None = None,
@@ -95,17 +85,16 @@ class Controller:
         self._metrics = metrics
         self._clock = clock
         self._mode = mode
-        self._alone = alone
         self._unseen = unseen
         self._observer = observer
         self._instead = instead
-        self._services = WorldBuilder(state, policy, alone=alone)
+        self._services = services
         self._memory = Memory()
         self._known = Known()
         self._failures = 0
         """Decisions in a row that failed for a fault of ours."""
-        self._fresh: set[ServiceKey] = set()
-        """Services that something happened to since they were reported last."""
+        self._unreported: set[ServiceKey] = set()
+        """Services that were read anew and not reported since."""
         self._decided: tuple[tuple[Service, ...], tuple[Plan, ...]] = ((), ())
         self._waiting: set[ServiceKey] = set()
         """Services of which something waits for room."""
@@ -114,8 +103,8 @@ class Controller:
         self._timer: asyncio.TimerHandle | None = None
         self._acting: ModeInForce | None = None
         """None while something that is decided on is not seen: nothing is decided then."""
-        self.turns = 0
-        """How often the loop has turned."""
+        self.loops = 0
+        """How many passes of the loop have begun."""
         self._loop: asyncio.Task[None] | None = None
         self._began = 0.0
         """Loop time at which this replica began to decide."""
@@ -128,15 +117,10 @@ class Controller:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
         self._acting = self._mode()
         self._began = asyncio.get_running_loop().time()
-        self._look_at_all()
+        self._requeue_all()
         await asyncio.sleep(0)  # of ten thousand services each step takes tens of milliseconds
         if self._acting is not ModeInForce.STANDS_BACK:
-            for rule in self._state.orphaned_rules():
-                self._reporter.rule_gone(rule)
-            for left_over in self._state.left_overs():
-                self._reporter.delete_left_over(left_over)
-            for key in self._state.orphaned_services():
-                self._reporter.service_gone(key)
+            self._reporter.clean_up(self._state)
         async with asyncio.TaskGroup() as acting:
             self._loop = acting.create_task(self._decide_for_ever(acting))
 
@@ -158,13 +142,13 @@ class Controller:
     async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
         while True:
             keys = await self._queue.take()
-            self.turns += 1
+            self.loops += 1
             unseen = self._unseen()
             before, self._acting = self._acting, None if unseen else self._mode()
             if self._acting is not before:
-                self._look_at_all()  # who makes the pods has changed, and with it what jobs and pods mean
+                self._requeue_all()  # who makes the pods has changed, and with it what jobs and pods mean
             elif self._acting is None:
-                await self._say_unseen(keys, unseen)
+                await self._report_out_of_touch(keys, unseen)
             elif self._acting is not ModeInForce.STANDS_BACK:
                 took = await self._pass(keys, acting)
                 if took:
@@ -177,17 +161,16 @@ class Controller:
         """Decide about all services; gives the seconds that it took. Reading and reporting let the loop turn."""
         started = asyncio.get_running_loop().time()
         # 1. what has happened, in one value
-        await self._take_in(keys)
+        await self._read_services(keys)
         world = self.world = self._services.world(self._clock.now(), self._memory)
         # 2. what is to be done about all services
         decision = self._decide(world)
-        decided = asyncio.get_running_loop().time()
-        acted_on: set[ServiceKey] = set()
+        decided, acted_on = asyncio.get_running_loop().time(), set[ServiceKey]()
         if decision is not None:
             if self._observer is not None:
                 self._observer(world, decision)
             # 3. act, then report: people can wait for a millisecond, instances should not
-            pairs = self._other_than_before(world, decision)
+            pairs = self._changed_pairs(world, decision)
             self._memory = self._instead(world, decision, pairs) if self._instead else decision.memory
             acted_on = await self._act_on(world, pairs, acting, started)
             self._recheck(decision.recheck_at)
@@ -202,8 +185,8 @@ class Controller:
 
     # 1. what has happened
 
-    async def _take_in(self, keys: Sequence[ServiceKey]) -> None:
-        """Look at every service whose own writes have come back. A fault of ours about one must not stop the others."""
+    async def _read_services(self, keys: Sequence[ServiceKey]) -> None:
+        """Read every service whose own writes have come back."""
         await asyncio.sleep(0)  # to take them from the queue took its time
         slices = Slices()
         for key in keys:
@@ -214,18 +197,20 @@ class Controller:
                 self._leave(key)
                 continue
             self._leaving.pop(key, None)
-            try:
+            with self._retried("service cannot be read", key):
                 self._services.look_at(key)
-            except Exception:
-                self._failed("service cannot be read", key)
-                continue
-            self._fresh.add(key)
+                self._unreported.add(key)
 
-    def _failed(self, what: str, key: ServiceKey) -> None:
-        """A fault of ours about one service, while it is handled: tried again with growing pauses."""
-        self._metrics.decisions_failed.inc()
-        _log.error(what, service=str(key), traceback=traceback.format_exc(-FRAMES))
-        self._queue.add_after_backoff(key)
+    @contextmanager
+    def _retried(self, failure: str, key: ServiceKey) -> Iterator[None]:
+        """A fault of ours about one service, while it is handled, is logged and tried again with growing pauses."""
+        try:
+            yield
+        except Exception:
+            self._metrics.decisions_failed.inc()
+            innermost = traceback.format_exc(-5)  # endless recursion has a thousand frames
+            _log.error(failure, service=str(key), traceback=innermost)
+            self._queue.add_after_backoff(key)
 
     def _leave(self, key: ServiceKey) -> None:
         """A service without jobs is gone. One known from its pods alone may have lost them all for a moment."""
@@ -239,7 +224,7 @@ class Controller:
             self._queue.add_at(key, end)
             return
         del self._leaving[key]
-        self._fresh.discard(key)
+        self._unreported.discard(key)
         self._metrics.service_gone(key)
         self._reporter.service_gone(key)
         self._queue.forget(key)
@@ -247,7 +232,7 @@ class Controller:
             self._state.rules.forget(key.namespace, key.rule)
             self._reporter.rule_gone(RuleKey(key.namespace, key.rule))
 
-    def _look_at_all(self) -> None:
+    def _requeue_all(self) -> None:
         for key in {*self._cache.service_keys(), *self._services.keys()}:
             self._queue.add(key)
 
@@ -265,8 +250,8 @@ class Controller:
             self._known = Known()
             nodes = len(world.nodes.nodes) if world.nodes is not None else 0
             # Not as an exception: with the locals of every frame a world of thousands would take seconds to print.
-            counts = {"services": len(world.services), "nodes": nodes}
-            _log.error("decision failed", **counts, tried_again_after=delay, traceback=traceback.format_exc())
+            of = {"services": len(world.services), "nodes": nodes}
+            _log.error("decision failed", **of, tried_again_after=delay, traceback=traceback.format_exc())
             asyncio.get_running_loop().call_later(delay, self._queue.poke)
             return None
         self._failures = 0
@@ -299,7 +284,7 @@ class Controller:
 
     # 3. act
 
-    def _other_than_before(self, world: World, decision: Decision) -> Pairs:
+    def _changed_pairs(self, world: World, decision: Decision) -> Pairs:
         """Services and their plans, where either is another object than after the last pass or something happened:
         ten thousand that are as they were cost nothing."""
         before, self._decided = self._decided, (world.services, decision.plans)
@@ -307,7 +292,7 @@ class Controller:
         if len(before[0]) != len(services):
             return list(zip(services, plans, strict=True))
         others = map(or_, map(is_not, before[0], services), map(is_not, before[1], plans))
-        fresh = {self._services.position(key) for key in self._fresh if self._services.get(key) is not None}
+        fresh = {self._services.position(key) for key in self._unreported if self._services.get(key) is not None}
         return [(services[at], plans[at]) for at in sorted(fresh.union(compress(count(), others)))]
 
     async def _act_on(self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
@@ -317,99 +302,82 @@ class Controller:
             await slices.end()  # those that have begun take their first steps
             if service.assumed:
                 continue
-            if plan.actions and self._acting is not ModeInForce.WATCHES and self._begins(world, plan):
-                since = max(self._began, self._queue.dirty_since(plan.key)) if plan.key in self._fresh else started
-                self._queue.hold(plan.key)
-                begun.add(plan.key)
-                self._metrics.acted_on(plan)
-                acting.create_task(self._act(world, plan, since))
-            elif plan.key in self._fresh:
+            if plan.actions and self._acting is not ModeInForce.WATCHES:
+                since = max(self._began, self._queue.dirty_since(plan.key)) if plan.key in self._unreported else started
+                with self._retried("service cannot be read", plan.key):
+                    self._services.assume(plan, world.now)
+                    self._queue.hold(plan.key)
+                    begun.add(plan.key)
+                    self._metrics.acted_on(plan)
+                    acting.create_task(self._act(world, plan, since))
+            elif plan.key in self._unreported:
                 self._queue.forget(plan.key)
         return begun
 
-    def _begins(self, world: World, plan: Plan) -> bool:
-        try:
-            self._services.assume(plan, world.now)
-        except Exception:
-            self._failed("service cannot be read", plan.key)
-            return False
-        return True
-
     async def _act(self, world: World, plan: Plan, since: float) -> None:
-        """Perform one plan. A fault of ours about it must not stop the others."""
-        try:
-            await self._perform(world, plan, since)
-        except Exception:
-            self._failed("plan failed", plan.key)
-            self._queue.done(plan.key)
+        """Perform one plan, and log it with its outcome."""
+        with self._retried("plan failed", plan.key):
+            outcomes = await self._executor.perform(plan)
+            seconds = asyncio.get_running_loop().time() - since
+            self._metrics.reaction_seconds.observe(seconds)
+            self._take_outcomes(plan.key, outcomes)
+            wrong = any(outcome.failed or outcome.refused for outcome in outcomes)
+            log = _log.warning if wrong else _log.info
+            log("reconciled", **plan_line(world, plan), **outcome_line(plan, outcomes), seconds=round(seconds, 6))
+        self._queue.done(plan.key)
 
-    async def _perform(self, world: World, plan: Plan, since: float) -> None:
-        """Log plan and outcome in one line, and remember what was refused."""
-        key = plan.key
-        outcomes = await self._executor.perform(plan)
-        seconds = asyncio.get_running_loop().time() - since
-        self._metrics.reaction_seconds.observe(seconds)
-        wrong = any(outcome.failed or outcome.refused for outcome in outcomes)
-        log = _log.warning if wrong else _log.info
-        log("reconciled", **plan_line(world, plan), **outcome_line(plan, outcomes), seconds=round(seconds, 6))
-        self._remember_refusals(key, outcomes)
+    def _take_outcomes(self, key: ServiceKey, outcomes: Sequence[ActionResult]) -> None:
+        """Remember what was refused, and look again at what had no effect: nothing else would bring it back."""
+        refused = [outcome for outcome in outcomes if outcome.refused]
+        for outcome in refused:
+            record = self._cache.job(outcome.uid)
+            generation, now = record.job.generation if record is not None else 0, self._clock.now()
+            self._memory = refuse(self._memory, key, outcome.uid, outcome.refused, now=now, generation=generation)
         settled = self._expectations.settled(key)
-        if any(outcome.failed for outcome in outcomes) or (settled and not (wrong or self._queue.is_dirty(key))):
-            # What had no effect is looked at again with growing pauses, too: nothing else would bring it back.
+        if any(outcome.failed for outcome in outcomes) or (settled and not (refused or self._queue.is_dirty(key))):
             self._services.retry(key, settled=settled)
             self._queue.add_after_backoff(key)
-        elif wrong:
+        elif refused:
             self._queue.add(key)
-        self._queue.done(key)
-
-    def _remember_refusals(self, key: ServiceKey, outcomes: Sequence[ActionResult]) -> None:
-        for outcome in outcomes:
-            if outcome.refused:
-                record = self._cache.job(outcome.uid)
-                generation = record.job.generation if record is not None else 0
-                words, now = outcome.refused, self._clock.now()
-                self._memory = refuse(self._memory, key, outcome.uid, words, now=now, generation=generation)
 
     # 4. report
 
     async def _report(self, world: World, decision: Decision, pairs: Pairs) -> None:
-        """Services that something happened to, and those of which something else is said now."""
-        due: list[tuple[Service, Plan]] = []
+        """Services that were read anew, and those of which people would see something else now."""
+        due: Pairs = []
         later = asyncio.get_running_loop().time() + WORDS_PATIENCE
         for service, plan in pairs:
             (self._waiting.add if waits_for_room(plan) else self._waiting.discard)(plan.key)
             if service.assumed:
                 continue
-            before = self._reporter.plan_of(plan.key)
-            if plan.key in self._fresh or differs(before, plan):
+            if plan.key in self._unreported or self._reporter.differs(plan):
                 due.append((service, plan))
-            elif differs_in_words(before, plan):
+            elif self._reporter.differs_in_words(plan):
                 self._queue.add_at(plan.key, later)
-        self._fresh.clear()
+        self._unreported.clear()
         self._waits_for_room = not world.alone and (bool(self._waiting) or arbitration_waits(decision.tally))
         self._metrics.arbitrated(decision.tally)
-        reports, slices = list[ServiceReport](), Slices()
+        slices = Slices()
         for service, plan in due:
             self._metrics.planned(service, plan, world.now)
-            fault = fault_in(plan)
-            if fault:
+            if fault := fault_in(plan):
                 self._metrics.decisions_failed.inc()
                 _log.error("service cannot be decided", service=str(plan.key), why=fault)
-            try:
-                reports.append(report_of(self._state, service, plan, alone=world.alone))
-            except Exception:
-                self._failed("service cannot be reported", plan.key)
             await slices.end()
-        await self._reporter.note(reports)
+        await self._hand_over(due, world.alone)
 
-    async def _say_unseen(self, keys: Sequence[ServiceKey], words: str) -> None:
-        """What was decided last about these services, and why no more is decided."""
-        alone, asked = self._alone(), set(keys)
+    async def _report_out_of_touch(self, keys: Sequence[ServiceKey], words: str) -> None:
+        """Report what was decided last about these services, and why nothing is decided now."""
+        changed = set(keys)
+        pairs = [pair for pair in zip(*self._decided, strict=True) if pair[0].key in changed]
+        await self._hand_over(pairs, self.world.alone if self.world is not None else "", out_of_touch=words)
+
+    async def _hand_over(self, pairs: Pairs, alone: str, out_of_touch: str = "") -> None:
         reports, slices = list[ServiceReport](), Slices()
-        for service, plan in zip(*self._decided, strict=True):
-            if service.key in asked:
-                reports.append(report_of(self._state, service, plan, alone=alone, out_of_touch=words))
-                await slices.end()
+        for service, plan in pairs:
+            with self._retried("service cannot be reported", plan.key):
+                reports.append(report_of(self._state, service, plan, alone=alone, out_of_touch=out_of_touch))
+            await slices.end()
         await self._reporter.note(reports)
 
     async def resync(self) -> None:
@@ -422,14 +390,11 @@ class Controller:
             await slices.end()
             if not (self._queue.is_idle(key) and self._expectations.settled(key)):
                 continue
-            try:
+            with self._retried("service cannot be read", key):
                 found = self._state.service(key) if self._cache.has_instances(key) else None
-            except Exception:
-                self._failed("service cannot be read", key)
-                continue
-            known = self._services.get(key)
-            if found != known:
-                self._queue.add(key)
-            if is_missed(found, known):
-                _log.error("missed event", service=str(key))
-                self._metrics.resync_corrections.inc()
+                known = self._services.get(key)
+                if found != known:
+                    self._queue.add(key)
+                if is_missed(found, known):
+                    _log.error("missed event", service=str(key))
+                    self._metrics.resync_corrections.inc()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 
@@ -37,7 +36,7 @@ def test_it_is_not_ready_before_all_nodes_are_listed_unless_it_may_not_list_them
         clock = Clock(START)
         api = SimCluster(clock).client("scaler", Slow())
         settings = Settings(leader_election=False, http_port=0)
-        app = App(api, settings, clock, observer=None, rng=random.Random(0), on_synced=lambda: None)
+        app = App(api, settings, clock, seed=0)
         running = asyncio.create_task(app.run())
         said = []
         for seconds in (12, 36):
@@ -57,9 +56,7 @@ def test_a_cluster_without_volcano_and_ascend_jobs_gets_ready() -> None:
         for name in ("podgroups.scheduling.volcano.sh", "ascendjobs.mindxdl.gitee.com"):
             await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, None, name)
         settings = Settings(leader_election=False, http_port=0)
-        app = App(
-            cluster.client("scaler"), settings, clock, observer=None, rng=random.Random(0), on_synced=lambda: None
-        )
+        app = App(cluster.client("scaler"), settings, clock, seed=0)
         running = asyncio.create_task(app.run())
         await asyncio.sleep(12)
         said = app.health.missing()

@@ -5,7 +5,6 @@ And one that sees and whose writes hang: it is alive."""
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -89,7 +88,7 @@ class Replica:
         chosen = Settings(**{"http_port": 0, "identity": name, **settings})
         api = cluster.client(name, interceptor)
         self.view = interceptor
-        self.app = App(api, chosen, clock, observer=None, rng=random.Random(name), on_synced=lambda: None)
+        self.app = App(api, chosen, clock, seed=name)
         self.task = asyncio.create_task(self.app.run())
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 from structlog.testing import capture_logs
@@ -125,7 +124,7 @@ def test_a_metric_tells_that_each_service_decides_alone() -> None:
         cluster.apply([*nodes(3), *service("a")], "mindie")
         settings = Settings(leader_election=False, http_port=0)
         api = cluster.client("scaler", taken)
-        app = App(api, settings, clock, observer=None, rng=random.Random(0), on_synced=lambda: None)
+        app = App(api, settings, clock, seed=0)
         running = asyncio.create_task(app.run())
         for away, seconds in ((False, 10.0), (True, LONG), (False, BACK)):
             taken.away = away

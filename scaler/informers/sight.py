@@ -1,8 +1,7 @@
 """Whether what is decided on can be read, and has been heard of lately.
 
-Without nodes each service decides alone, so they are asked for apart: a right to them may come late, and may go again.
-What is not to be had and was never seen is not missed. It only asks the informers; what follows from it is the business
-of others.
+Without nodes each service decides alone, so they are apart: a right to them may come late, and may go again. What is
+not to be had and was never seen is not missed.
 """
 
 from __future__ import annotations
@@ -12,8 +11,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
+
+from scaler.informers.cache import Cache
 from scaler.informers.informer import Informer
 from scaler.kube.api import NODES, Resource
+from scaler.settings import Settings
+
+_log = structlog.get_logger("app")
 
 
 class Sight:
@@ -46,6 +51,37 @@ class Sight:
         if _unheard(self._nodes) < self._patience:
             return ""
         return "the nodes cannot be read any more" if self._nodes.synced.is_set() else "the nodes may not be read"
+
+    @property
+    def problem_of_nodes(self) -> str:
+        """The last error of the informer of nodes; "" without one."""
+        return self._nodes.problem
+
+
+class Alone:
+    """Why each service decides alone: because the nodes cannot be read, or because the settings have it so."""
+
+    def __init__(self, cache: Cache, sight: Sight, settings: Settings) -> None:
+        self._cache = cache
+        self._sight = sight
+        self._set = "" if settings.arbitration else "setting arbitration is off"
+        if settings.namespaces and not self._set:
+            self._set = "setting namespaces: what pods of other namespaces take of the nodes is not seen"
+        self.why = ""
+        """As of the last check; "" while services are weighed against each other."""
+
+    def check(self) -> bool:
+        """Follow whether nodes can be read; gives whether services decide otherwise from now on."""
+        unread = self._sight.no_nodes()
+        if bool(unread) == self._cache.sees_nodes:
+            self._cache.set_sees_nodes(sees_nodes=not unread)
+            words = "nodes not seen: pods count as being on nodes that are Ready" if unread else "nodes seen again"
+            _log.warning(words, why=self._sight.problem_of_nodes)
+        before, self.why = self.why, self._set or unread
+        if self.why != before:
+            again = "services are weighed against each other again"
+            _log.warning("no arbitration: each service decides alone" if self.why else again, why=self.why)
+        return self.why != before
 
 
 def _unheard(informer: Informer[Any, Any]) -> float:

@@ -6,11 +6,13 @@ Must not be used from pure packages; what is counted is described in docs/refere
 
 from __future__ import annotations
 
+import asyncio
+import math
 import platform
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -20,6 +22,8 @@ from scaler import __version__
 from scaler.decide import world
 from scaler.decide.world import NOBODY, Evict, Plan, Revoke, Service, ServiceKey
 from scaler.informers.changes import PodArrivedUngated
+from scaler.informers.informer import Informer
+from scaler.kube.api import Resource
 from scaler.report.conditions import conditions
 from scaler.report.service_metrics import ServiceSeries
 
@@ -165,6 +169,15 @@ class Metrics:
         """A request to the API server was answered, or given up, after `seconds`."""
         self._requests.labels(verb, resource).observe(seconds)
 
+    def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
+        """Show what each of them counts."""
+        for resource, informer in informers.items():
+            self.watch_silence.follow(partial(_silence, informer, asyncio.get_running_loop().time), resource.full_name)
+            self.lists.follow(partial(getattr, informer, "lists"), resource.full_name)
+            self.watches.follow(partial(getattr, informer, "watches"), resource.full_name)
+            self.watch_events.follow(partial(getattr, informer, "events"), resource.full_name)
+            self.objects_refused.follow(partial(getattr, informer, "refused"), resource.full_name)
+
     def webhook_answered(self, path: str, outcome: str, seconds: float) -> None:
         """`outcome`: allowed, patched, warned, refused, unreadable."""
         self._webhook_answers.labels(path, outcome).inc()
@@ -214,6 +227,11 @@ def _most_telling(resources: Iterable[str]) -> set[str]:
     """As many as are shown: first those of Kubernetes and Huawei."""
     strange = [("/" in name and not name.startswith("huawei.com/"), name) for name in resources]
     return {name for _, name in sorted(strange)[:_MOST_RESOURCES]}
+
+
+def _silence(informer: Informer[Any, Any], now: Callable[[], float]) -> float | None:
+    """Seconds since it was heard of; None when it never was."""
+    return now() - informer.heard if informer.heard > -math.inf else None
 
 
 Family = CounterMetricFamily | GaugeMetricFamily

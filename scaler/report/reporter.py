@@ -31,7 +31,8 @@ from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import NEEDS_ATTENTION, Event, EventWriter
 from scaler.report.job_status import JobStatusWriter, JobSummary, already_says
 from scaler.report.metrics import Metrics
-from scaler.report.service_reports import RuleKey, ServiceReport, Subject
+from scaler.report.service_reports import RuleKey, ServiceReport, Subject, differs, differs_in_words
+from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import encode
 from scaler.state.own_config_maps import Home, Name, rule_of
 from scaler.workloads.ascendjob import has_failed
@@ -115,10 +116,15 @@ class Reporter:
         """Whether everything noted so far is written."""
         return self._outbox.idle
 
-    def plan_of(self, key: ServiceKey) -> Plan | None:
-        """The plan that was reported last."""
-        report = self._report(key)
-        return report.plan if report is not None else None
+    def differs(self, plan: Plan) -> bool:
+        """Whether people would see another state, reason or number than was reported last."""
+        before = self._report(plan.key)
+        return before is None or differs(before.plan, plan)
+
+    def differs_in_words(self, plan: Plan) -> bool:
+        """Whether anything at all is different that people can see."""
+        before = self._report(plan.key)
+        return before is None or differs_in_words(before.plan, plan)
 
     # What is to be written
 
@@ -180,9 +186,14 @@ class Reporter:
         if rule in self._services:
             self._mark_rule(rule)
 
-    def delete_left_over(self, left_over: Name) -> None:
-        """This ConfigMap of ours is read by no version any more."""
-        self._outbox.mark(_Due(self._write_left_over, left_over, left_over.namespace))
+    def clean_up(self, state: ClusterState) -> None:
+        """Delete what an earlier process wrote about rules and services that no job names any more."""
+        for rule in state.orphaned_rules():
+            self.rule_gone(rule)
+        for left_over in state.left_overs():
+            self._outbox.mark(_Due(self._write_left_over, left_over, left_over.namespace))
+        for key in state.orphaned_services():
+            self.service_gone(key)
 
     def on_refused(self, change: ObjectRefused) -> None:
         """An event about an object that cannot be read, should its service have no status that says so."""
@@ -224,8 +235,8 @@ class Reporter:
 
     def _lasting(self, key: ServiceKey, note: Note, subject: Subject) -> Event | None:
         """None when it is over. What is about a service without an object is about its rule."""
-        plan = self.plan_of(key)
-        if plan is None or note not in plan.notes:
+        report = self._report(key)
+        if report is None or note not in report.plan.notes:
             return None
         if subject.kind == ELASTIC_SERVICES.kind:
             known = self._statuses.subject(key)

@@ -126,18 +126,15 @@ def arbitration_waits(tally: Tally | None) -> bool:
     return bool(tally.minimums_waiting or tally.scale_ups_waiting or tally.in_backoff or tally.probing)
 
 
-def differs(before: Plan | None, plan: Plan) -> bool:
-    """Whether people would see another state, reason or number than of the plan that was reported before."""
-    if before is None or before is plan:
-        return before is None
-    return _numbers(before) != _numbers(plan) or _reasons(before) != _reasons(plan)
+def differs(before: Plan, plan: Plan) -> bool:
+    """Whether people would see another state, reason or number."""
+    same = before is plan or (_numbers(before) == _numbers(plan) and _reasons(before) == _reasons(plan))
+    return not same
 
 
-def differs_in_words(before: Plan | None, plan: Plan) -> bool:
+def differs_in_words(before: Plan, plan: Plan) -> bool:
     """Whether anything at all is different that people can see."""
-    if before is None or before is plan:
-        return before is None
-    return before.verdicts != plan.verdicts or before.notes != plan.notes
+    return before is not plan and (before.verdicts != plan.verdicts or before.notes != plan.notes)
 
 
 def _numbers(plan: Plan) -> tuple[object, ...]:

@@ -1,34 +1,28 @@
-"""The health of this process, for probes: whether its loops turn, and what it waits for.
+"""The health of this process, for probes: whether its loops turn, and what it still needs to be ready.
 
-The app writes it, serve/http.py reads it, both in one event loop, whose time counts. Must not do any I/O.
+The app makes it, serve/http.py reads it, from a thread of its own: the loops of one process share one clock. Must not
+do any I/O.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 
 STALLED_AFTER = 30.0
 """Seconds without a beat after which a loop counts as stalled."""
 
 
 class HealthState:
-    """Loops beat, the app says what it waits for; both answers are words for people."""
+    """`problems`: what this process needs -> why it has not got it, "" when it has."""
 
-    def __init__(self) -> None:
+    def __init__(self, problems: Callable[[], Mapping[str, str]]) -> None:
+        self._problems = problems
         self._beats: dict[str, float] = {}
-        self._waiting: dict[str, str] = {"start": "starting"}
 
     def beat(self, loop: str) -> None:
         """`loop` is alive now, and from now on has to be."""
         self._beats[loop] = asyncio.get_running_loop().time()
-
-    def wait_for(self, what: str, words: str) -> None:
-        """Not ready because of `what`, e.g. ("pods", "not listed yet")."""
-        self._waiting[what] = words
-
-    def has(self, what: str) -> None:
-        """`what` is there now. `start` is waited for from the beginning."""
-        self._waiting.pop(what, None)
 
     def stalled(self) -> list[str]:
         """Words about every loop that stopped turning; empty when the process is healthy."""
@@ -41,4 +35,4 @@ class HealthState:
 
     def missing(self) -> list[str]:
         """Words about everything still waited for; empty when ready. A standby that is synced is ready."""
-        return [f"waiting for {what}: {words}" for what, words in sorted(self._waiting.items())]
+        return [f"waiting for {what}: {problem}" for what, problem in sorted(self._problems().items()) if problem]

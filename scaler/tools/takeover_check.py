@@ -8,14 +8,13 @@ Must not write anything, and must not know how the answer is printed.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 
-from scaler.app import REPORTS_PATIENCE, App
+from scaler.app import OPTIONAL_PATIENCE, App
 from scaler.clock import Clock
 from scaler.decide.decide import decide
 from scaler.decide.world import Action, Memory, Plan, Reason, State, Verdict
@@ -68,9 +67,8 @@ class NotReadableError(Exception):
 
 async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
     """What would happen if the scaler took over now. Raises NotReadableError or KubeError."""
-    rng = random.Random()  # noqa: S311 - jitter, no secret
     taking_over = settings.model_copy(update={"mode": Mode.CREATE})  # whatever the variables of this place say
-    app = App(api, taking_over, clock, observer=None, rng=rng, on_synced=lambda: None)
+    app = App(api, taking_over, clock)
     await _observe(app)
     objects = await _Objects.read(api, settings.namespaces)
     jobs = tuple(_jobs(app, clock.now(), objects))
@@ -86,9 +84,9 @@ async def _observe(app: App) -> None:
         async with asyncio.timeout(PATIENCE):
             for informer in app.informers.values():
                 await informer.synced_or_absent.wait()
-            app.look_at_nodes()
+            app.check_nodes()
         with suppress(TimeoutError):
-            async with asyncio.timeout(REPORTS_PATIENCE):
+            async with asyncio.timeout(OPTIONAL_PATIENCE):
                 for reports in app.reports:
                     await reports.synced.wait()
     except TimeoutError:
@@ -175,7 +173,7 @@ def _foreign(job: Job, found: Found) -> JobReport:
 
 def _plans(app: App, now: float) -> Iterable[Plan]:
     """What the first pass would come to, with nothing remembered."""
-    services = WorldBuilder(app.state, app.policy, alone=app.why_alone)
+    services = WorldBuilder(app.state, app.policy, alone=lambda: app.alone.why)
     for key in app.cache.service_keys():
         services.look_at(key)
     return decide(services.world(now, Memory())).plans

@@ -19,7 +19,7 @@ from tempfile import NamedTemporaryFile
 
 import msgspec
 
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.decide.decide import Cache, decide
 from scaler.decide.world import Decision, Service, ServiceKey, State, World
@@ -125,7 +125,7 @@ async def control(config: str) -> None:
     loop = asyncio.get_running_loop()
     clock = Clock(time.time() - loop.time())
     configure("json", "error", timestamp=clock.micro_timestamp, stream=sys.stderr)
-    ticker, decided, synced = Ticker(), asyncio.Event(), asyncio.Event()
+    ticker, decided = Ticker(), asyncio.Event()
 
     def observe(_world: World, _decision: Decision) -> None:
         decided.set()
@@ -134,11 +134,11 @@ async def control(config: str) -> None:
     with what_stays_spared():  # as `scaler run` does
         async with connect(kubeconfig=config) as api:
             ticking, started = asyncio.create_task(ticker.run()), loop.time()
-            running = asyncio.create_task(
-                run_controller(api, settings, clock, observer=observe, seed=0, on_synced=synced.set)
-            )
-            for event, what in ((synced, "listed"), (decided, "first decision")):
-                await event.wait()
+            app = App(api, settings, clock, observer=observe, seed=0)
+            running = asyncio.create_task(app.run())
+            for what in ("listed", "first decision"):
+                while app.health.missing() or (what != "listed" and not decided.is_set()):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
                 print(
                     f"{what} after {loop.time() - started:.1f} s; the loop stood still for at most {ticker.longest()}"
                 )

@@ -28,7 +28,7 @@ from typing import Any
 
 from aiohttp import web
 
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.kube import in_cluster
 from scaler.kube.client import connect
@@ -349,21 +349,15 @@ async def control(port: int, mounted: Path) -> None:
     in_cluster.MOUNTED = mounted
     clock, busy = Clock(time.time() - asyncio.get_running_loop().time()), Busy()
     configure("json", "error", timestamp=clock.micro_timestamp, stream=sys.stderr)
-    synced = asyncio.Event()
-
-    def on_synced() -> None:  # as `scaler run` does
-        gc.collect()
-        gc.freeze()
-        synced.set()
-
     async with connect() as api:
         chosen = Settings(leader_election=False, http_port=0, mode=Mode.CREATE)
-        running = asyncio.create_task(
-            run_controller(api, chosen, clock, observer=busy.observe, seed=1, on_synced=on_synced, metrics=busy)
-        )
+        app = App(api, chosen, clock, observer=busy.observe, seed=1, metrics=busy)
+        running = asyncio.create_task(app.run())
         base = mib()
-        waiting = asyncio.create_task(synced.wait())
-        await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
+        while app.health.missing() and not running.done():  # noqa: ASYNC110 - no event tells of both
+            await asyncio.sleep(0.01)
+        gc.collect()
+        gc.freeze()
         listed, busy.last = mib(), asyncio.get_running_loop().time()
         while not running.done() and asyncio.get_running_loop().time() - busy.last < SETTLED:  # noqa: ASYNC110
             await asyncio.sleep(0.5)

@@ -61,7 +61,7 @@ MUTANTS = (
            "one pod gone"),
     Mutant("refused instances are not undone", actuator, "Executor._make", "if undo and", "if True or",
            "refused in part"),
-    Mutant("failed actions are not tried again", controller, "Controller._perform",
+    Mutant("failed actions are not tried again", controller, "Controller._take_outcomes",
            "self._queue.add_after_backoff(key)", "pass", "failed once"),
     Mutant("what is dirtied while processed is lost", queue, "WorkQueue.done", "if key in", f"{NEVER}key in", "busy"),
     Mutant("the release before is thought to say how many are wanted", service_events, "_of_scale",

@@ -390,11 +390,15 @@ def test_conditions_and_events_of_one_namespace_leave_room_for_others() -> None:
     assert len(events(store)) == len(names)
 
 
-def test_what_was_reported_of_a_service_is_forgotten_with_it() -> None:
+def test_what_was_never_reported_differs_and_what_is_gone_differs_again() -> None:
     async def script(reporter: Reporter) -> None:
+        def seen() -> tuple[bool, bool]:
+            return reporter.differs(COLD.plan), reporter.differs_in_words(COLD.plan)
+
+        assert seen() == (True, True)
         await reporter.note([COLD])
-        assert reporter.plan_of(COLD.plan.key) is COLD.plan
+        assert seen() == (False, False)
         reporter.service_gone(COLD.plan.key)
-        assert reporter.plan_of(COLD.plan.key) is None
+        assert seen() == (True, True)
 
     play(cluster(), script)

@@ -10,7 +10,7 @@ from scaler.sim.loop import run
 
 def test_a_loop_that_stops_is_named_after_a_while_and_forgiven_when_it_beats_again() -> None:
     async def main() -> list[list[str]]:
-        health = HealthState()
+        health = HealthState(dict)
         health.beat("decision loop")
         await asyncio.sleep(30)
         answers = [health.stalled()]
@@ -23,6 +23,8 @@ def test_a_loop_that_stops_is_named_after_a_while_and_forgiven_when_it_beats_aga
 
 
 def test_everything_waited_for_is_named() -> None:
-    health = HealthState()
-    health.wait_for("pods", "not listed yet")
-    assert health.missing() == ["waiting for pods: not listed yet", "waiting for start: starting"]
+    problems = {"webhook": "no certificate yet", "pods": "not listed yet", "nodes": ""}
+    health = HealthState(lambda: problems)
+    assert health.missing() == ["waiting for pods: not listed yet", "waiting for webhook: no certificate yet"]
+    problems |= {"webhook": "", "pods": ""}
+    assert health.missing() == []

@@ -182,7 +182,7 @@ def soaked(hours: float, rests: int, seed: int) -> list[Counter[str]]:
         on = Soak(SimCluster(clock), seed)
         api = on.cluster.client("scaler", Refusing())
         settings = Settings(leader_election=False, http_port=0)
-        app = App(api, settings, clock, observer=on.observe, rng=random.Random(seed), on_synced=lambda: None)
+        app = App(api, settings, clock, observer=on.observe, seed=seed)
         task = asyncio.create_task(app.run())
         for _ in range(rests):
             for _ in range(int(hours * HOURS / CYCLE / rests)):
