@@ -1,8 +1,4 @@
-"""Wiring only: given a KubeApi, build everything and run it until cancelled. One TaskGroup owns every task.
-
-informers -> cache -> queue -> controller -> writer
-                                          \\-> reporter
-"""
+"""Wiring only: given a KubeApi, build everything and run it until cancelled. One TaskGroup owns every task."""
 
 from __future__ import annotations
 
@@ -133,7 +129,6 @@ class App:
         lease = settings.lease_name if settings.leader_election else ""
         self.installs = Installs(api, namespace=self.home.namespace, lease=lease, namespaces=settings.namespaces)
         self.gate_setup = GateSetup(api, self.metrics, settings.install)
-        self.policy = settings.policy
         self.mode = CurrentMode(self.cache, settings.mode)
         self.writer = Writer(
             api,
@@ -164,7 +159,7 @@ class App:
         reporter = Reporter(writer, statuses, self.clock, metrics, self.home, silent=self._watches)
         controller = Controller(
             state=self.state,
-            services=WorldBuilder(self.state, self.policy, alone=lambda: self.alone.why),
+            services=WorldBuilder(self.state, self.settings.policy, alone=lambda: self.alone.why),
             queue=self.queue,
             expectations=expectations,
             executor=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
@@ -182,7 +177,7 @@ class App:
         return Budgets(
             self.writer,
             self.state,
-            self.policy,
+            self.settings.policy,
             name=BUDGET + self.settings.install.removeprefix(MANAGED_BY),
             now=self.clock.now,
             acts=lambda: self.mode() in (ModeInForce.MAKES, ModeInForce.RELEASES) and not self.sight.words(),

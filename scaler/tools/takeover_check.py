@@ -173,7 +173,7 @@ def _foreign(job: Job, found: Found) -> JobReport:
 
 def _plans(app: App, now: float) -> Iterable[Plan]:
     """What the first pass would come to, with nothing remembered."""
-    services = WorldBuilder(app.state, app.policy, alone=lambda: app.alone.why)
+    services = WorldBuilder(app.state, app.settings.policy, alone=lambda: app.alone.why)
     for key in app.cache.service_keys():
         services.look_at(key)
     return decide(services.world(now, Memory())).plans
