@@ -43,7 +43,7 @@ class Project:
     programs: dict[str, str]
     """File name -> package."""
     files: dict[str, str] = field(default_factory=dict)
-    """File name -> path in the upstream module: what is to lie beside the programs and is too large to be ours."""
+    """File name -> path in the upstream module: what is to lie beside the programs."""
     tags: str = ""
     """For the build, with commas."""
 
@@ -76,9 +76,12 @@ LWS = Project(
     "lws",
     "sigs.k8s.io/lws",
     {"lws-manager": "sigs.k8s.io/lws/cmd"},
-    {"lws-crd.yaml": "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"},
+    {
+        "lws-crd.yaml": "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
+        "lws-webhooks.yaml": "config/webhook/manifests.yaml",
+    },
 )
-"""LeaderWorkerSet's manager and its CustomResourceDefinition. Not part of every control plane."""
+"""LeaderWorkerSet's manager with its definition and its webhook configurations. Not part of every control plane."""
 PROMETHEUS = Project(
     "prometheus",
     "github.com/prometheus/prometheus",

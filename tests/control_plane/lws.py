@@ -10,13 +10,14 @@ import base64
 import json
 from pathlib import Path
 
+import yaml
+
 from scaler.kube.api import Object
 from tests.control_plane.build import LWS, ensure
 from tests.control_plane.programs import Program, answers_ok, certify, free_ports
 
 NAME = "leaderworkerset.sigs.k8s.io/name"
 """Label of every pod of a LeaderWorkerSet; its manager looks at no other pods."""
-_SETS = "leaderworkerset-x-k8s-io-v1-leaderworkerset"
 _HOST = "127.0.0.1"
 
 
@@ -57,34 +58,11 @@ def _configuration(port: int, health: int, place: Path) -> Object:
 
 
 def _webhooks(port: int, authority: bytes) -> Object:
-    """The two configurations that its own installation brings, with an address instead of a Service."""
-
-    def webhook(verb: str, what: str, resources: tuple[str, str], operations: list[str]) -> Object:
-        group, plural = resources
-        rule = {"apiGroups": [group], "apiVersions": ["v1"], "operations": operations, "resources": [plural]}
-        client = {"url": f"https://{_HOST}:{port}/{verb}-{what}", "caBundle": base64.b64encode(authority).decode()}
-        selector = {} if group else {"matchExpressions": [{"key": NAME, "operator": "Exists"}]}
-        return {
-            "name": f"{verb[0]}{plural[:-1]}.kb.io",
-            "clientConfig": client,
-            "rules": [rule],
-            "objectSelector": selector,
-            "sideEffects": "None",
-            "admissionReviewVersions": ["v1"],
-        }
-
-    sets, pods = ("leaderworkerset.x-k8s.io", "leaderworkersets"), ("", "pods")
-    both = ["CREATE", "UPDATE"]
-    mutating = [webhook("mutate", _SETS, sets, both), webhook("mutate", "-v1-pod", pods, ["CREATE"])]
-    validating = [webhook("validate", _SETS, sets, both), webhook("validate", "-v1-pod", pods, both)]
-    version = "admissionregistration.k8s.io/v1"
-    items = [
-        {
-            "apiVersion": version,
-            "kind": f"{kind}WebhookConfiguration",
-            "metadata": {"name": "lws"},
-            "webhooks": webhooks,
-        }
-        for kind, webhooks in (("Mutating", mutating), ("Validating", validating))
-    ]
-    return {"apiVersion": "v1", "kind": "List", "items": items}
+    """The configurations of its own installation: with an address instead of a Service, and for no pods of others."""
+    found = list(yaml.safe_load_all((ensure(LWS) / "lws-webhooks.yaml").read_text("utf-8")))
+    for webhook in (webhook for configuration in found for webhook in configuration["webhooks"]):
+        url = f"https://{_HOST}:{port}{webhook['clientConfig']['service']['path']}"
+        webhook["clientConfig"] = {"url": url, "caBundle": base64.b64encode(authority).decode()}
+        if webhook["rules"][0]["resources"] == ["pods"]:
+            webhook["objectSelector"] = {"matchExpressions": [{"key": NAME, "operator": "Exists"}]}
+    return {"apiVersion": "v1", "kind": "List", "items": found}

@@ -57,11 +57,13 @@ def test_a_second_call_builds_nothing(pretend: Pretend) -> None:
 
 
 def test_what_lies_beside_a_program_comes_from_its_module(pretend: Pretend, tmp_path: Path) -> None:
-    source = tmp_path / "module" / next(iter(LWS.files.values()))
-    source.parent.mkdir(parents=True)
-    source.write_text("kind: CustomResourceDefinition\n")
+    for path in LWS.files.values():
+        source = tmp_path / "module" / path
+        source.parent.mkdir(parents=True)
+        source.write_text(f"from {path}\n")
     pretend.go()
-    assert (build.ensure(LWS) / "lws-crd.yaml").read_text() == source.read_text()
+    folder = build.ensure(LWS)
+    assert {name: (folder / name).read_text() for name in LWS.files} == {n: f"from {p}\n" for n, p in LWS.files.items()}
 
 
 def test_a_file_that_the_module_does_not_have_is_named(pretend: Pretend) -> None:

@@ -12,13 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from scaler.rules.rule import Trade
-from tests.builders import rule
+from tests.decide.contract import attainable
 from tests.decide.packing import packs
 from tests.decide.small_worlds import POLICY, Shape, State
-from tests.decide.standing import may_evict, members, serves, share, shares, target
+from tests.decide.standing import may_evict, members, ratios, serves, share, shares, smallest, target
 
 Needs = list[tuple[frozenset[int], int]]
 """Pods, each with the nodes that it is reserved room on, and of which job it is."""
+
+
+BOUND = ("running", "starting", "part", "broken")
+UP = (*BOUND, "hands")
+"""What `_state` calls an instance of which something is bound, or is up."""
 
 
 class Opinion(NamedTuple):
@@ -67,20 +72,16 @@ class _Judge:
     def group(self, team: int, name: str) -> list[int]:
         return [n for n in members(self.of, team, name) if self.s.insts[n].there]
 
-    def ratios(self, team: int) -> list[dict[str, int]]:
-        ladder = rule(self.of.teams[team].ladder)
-        return [{name: ratio.of(name) for name in ladder.groups} for ratio in ladder.ratios]
+    def minimum_of(self, team: int) -> dict[str, int]:
+        return smallest(self.of, self.s, team)
 
     def number(self, team: int, name: str, *states: str) -> int:
         return sum(self.state[n] in states for n in self.group(team, name))
 
-    def reachable(self, team: int) -> list[dict[str, int]]:
-        """Ratios that do not name more instances than are live; the last one where there is none."""
-        ratios = self.ratios(team)
-        return [r for r in ratios if all(len(self.group(team, g)) >= n for g, n in r.items())] or ratios[-1:]
-
-    def exists(self, team: int) -> bool:
-        return any(self.s.insts[n].there for n in self.of.of(team))
+    def largest(self, team: int) -> dict[str, int]:
+        """The largest ratio with enough live instances."""
+        found = ratios(self.of, self.s, team)
+        return found[attainable(found, {g: len(self.group(team, g)) for g in found[0]})[0]]
 
     def alone(self, team: int) -> bool:
         return not shares(self.of, self.s, team)
@@ -97,14 +98,13 @@ class _Judge:
 
     def lacks(self, team: int) -> dict[str, int]:
         """The smallest ratio less what is bound and has a slot."""
-        bound = ("running", "starting", "part", "broken")
-        return {g: max(0, n - self.number(team, g, *bound)) for g, n in self.ratios(team)[-1].items()}
+        return {g: max(0, n - self.number(team, g, *BOUND)) for g, n in self.minimum_of(team).items()}
 
     def fixed(self, team: int) -> list[int]:
         """Of the minimum, what is bound in part: its unbound pods are missing too."""
         found = []
-        for g, n in self.ratios(team)[-1].items():
-            bound = [one for one in self.group(team, g) if self.state[one] in ("running", "starting", "part", "broken")]
+        for g, n in self.minimum_of(team).items():
+            bound = [one for one in self.group(team, g) if self.state[one] in BOUND]
             parts = [one for one in bound if self.s.insts[one].count("u")]
             found += parts[: max(0, n - len(bound) + len(parts))]
         return found
@@ -129,7 +129,7 @@ class _Judge:
     def too_large(self, team: int) -> bool:
         """It would not fit on empty nodes."""
         there = frozenset(n for n, (state, _) in enumerate(self.s.nodes) if state != "G")
-        each = (itertools.combinations(self.group(team, g), n) for g, n in self.ratios(team)[-1].items())
+        each = (itertools.combinations(self.group(team, g), n) for g, n in self.minimum_of(team).items())
         for choice in itertools.product(*each):
             jobs = [self.of.jobs[one] for part in choice for one in part]
             if packs(dict.fromkeys(there, 1), [(1, job.nodes & there) for job in jobs for _ in range(job.pods)]):
@@ -142,7 +142,7 @@ class _Judge:
     # 3b.2: their order
 
     def order(self, team: int) -> tuple[object, ...]:
-        begun = any(self.state[n] in ("running", "starting", "part", "broken", "hands") for n in self.of.of(team))
+        begun = any(self.state[n] in UP for n in self.of.of(team))
         return (-self.of.teams[team].priority, not begun, self.of.of(team).start)
 
     # 3b.4: victims, the cheapest first
@@ -151,7 +151,7 @@ class _Judge:
         """Bound beyond the minimum, newest first, on nodes that are ready; those that leave a node that the team which
         it is for could use."""
         found = []
-        for g, least in self.ratios(team)[-1].items():
+        for g, least in self.minimum_of(team).items():
             mine = [n for n in reversed(self.group(team, g)) if n not in self.nominated and self._on_ready_nodes(n)]
             runs = [n for n in mine if self.state[n] == "running"]
             rest = [n for n in mine if self.state[n] in ("starting", "part", "broken")]
@@ -227,7 +227,7 @@ class _Judge:
     # in order
 
     def judge(self) -> Opinion:
-        teams = [team for team in range(len(self.of.teams)) if self.exists(team)]
+        teams = [team for team in range(len(self.of.teams)) if any(self.s.insts[n].there for n in self.of.of(team))]
         self.loose = [n for n, inst in enumerate(self.s.insts) if inst.bound and inst.count("u")]
         self.kept: list[int] = []
         for n in self.loose:
@@ -307,7 +307,7 @@ class _Judge:
         return sorted(teams, key=lambda team: (-self.of.teams[team].priority, self.of.of(team).start))
 
     def scale_ups_in_hands(self, teams: list[int]) -> None:
-        beyond = self.too_many(teams, lambda team: self.reachable(team)[0])
+        beyond = self.too_many(teams, self.largest)
         late = self.too_many(teams, lambda team: target(self.of, self.s, team))
         hands = [n for n in self.chosen if self.state[n] == "hands" and n not in self.revoke] + [
             n for n, each in enumerate(self.state) if each == "part"
@@ -333,8 +333,7 @@ class _Judge:
         found: set[int] = set()
         for team in teams:
             for g, most in ratio(team).items():
-                up = ("running", "starting", "part", "broken", "hands")
-                left = [n for n in reversed(self.group(team, g)) if self.state[n] in up and n not in self.revoke]
+                left = [n for n in reversed(self.group(team, g)) if self.state[n] in UP and n not in self.revoke]
                 hands = [n for n in left if self.state[n] == "hands" and n not in self.chosen]
                 found |= set(hands[: max(0, len(left) - most)])
         return found
@@ -358,8 +357,7 @@ class _Judge:
             if self.misses(team) or not serves(self.of, self.s, team):
                 continue
             for g, most in target(self.of, self.s, team).items():
-                up = ("running", "starting", "part", "broken", "hands")
-                places = most - self.number(team, g, *up)
+                places = most - self.number(team, g, *UP)
                 for n in (n for n in self.group(team, g) if self.state[n] == "held"):
                     if places <= 0:
                         break

@@ -258,7 +258,7 @@ class Explorer:
             longest[number] = max((longest[component[edge.to]] + edge.seconds for edge in ahead), default=0.0)
             if not outer:
                 seen = [self.states[at] for at in states]
-                serving[liveness.serving(self.of, seen[0], self.decision)] += 1
+                serving[liveness.serving(self.of, seen[0])] += 1
                 for what in liveness.wrong(self.of, seen, self.decision):
                     self._bad(what, states[0])
         return max(longest, default=0.0)

@@ -29,7 +29,7 @@ from tests.decide.standing import (
 Decide = Callable[[State], Decision]
 
 
-def serving(of: Shape, s: State, _: Decide) -> int:
+def serving(of: Shape, s: State) -> int:
     """How many services serve."""
     return sum(serves(of, s, team) for team in range(len(of.teams)) if any(s.insts[n].there for n in of.of(team)))
 

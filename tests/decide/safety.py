@@ -1,6 +1,7 @@
 """What must hold of one decision about a small world: section 6 of the contract, written here anew.
 
-`scaler.decide.invariants` says the same of any world; this one does not know it, and shares nothing with it.
+What one service's instances and its plan show, `scaler.decide.invariants` asks as well; here stands what takes other
+services and room into account, counted apart from the plan.
 """
 
 from __future__ import annotations
@@ -15,18 +16,14 @@ from tests.decide.packing import Pod, can_spoil, packs, room_of
 from tests.decide.small_worlds import Shape, State, free, key
 from tests.decide.standing import (
     added,
-    beyond,
     freed,
     had_turn,
     has_slot,
-    is_limited,
-    is_up,
     keeps_minimum,
     may_evict,
     members,
     minimums,
     pods_of,
-    ratios,
     remembered,
     runs,
     serves,
@@ -53,8 +50,6 @@ def broken(of: Shape, s: State, made: Decision) -> list[str]:
                 for_whom[number] = teams[action.beneficiary]
     return [
         *_slots(of, s, made, done),
-        *_whole(of, s, done),
-        *_drained(of, s, drained),
         *_victims(of, s, made, for_whom),
         *_beneficiaries(of, s, made, for_whom, drained),
         *_reserved_whole(of, s, made, done),
@@ -76,36 +71,6 @@ def _slots(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) -> 
         most = max(target(of, s, team)[group], slots - min(old, before))
         if slots + number - min(old, new) > most:
             yield f"S1: s{team} has {slots} of {group} up and gets {number} more, above its target"
-
-
-def _whole(of: Shape, s: State, done: dict[type, list[int]]) -> Iterator[str]:
-    everybody = Counter(number for numbers in done.values() for number in numbers)
-    if any(times > 1 for times in everybody.values()):
-        yield "S2: several actions for one instance"
-    for number in done[Admit]:
-        if is_up(s.insts[number]) or s.insts[number].count("t") or not s.insts[number].there:
-            yield "S2: what is not held is admitted"
-    for number in done[Revoke]:
-        if s.insts[number].bound:
-            yield "S3: what is bound is revoked"
-        if not s.insts[number].count("u"):
-            yield "S2: what is not released is revoked"
-
-
-def _drained(of: Shape, s: State, drained: list[int]) -> Iterator[str]:
-    """3c: only what is beyond the ratio wanted, and of what runs only what is beyond it."""
-    for team, group in {(of.jobs[number].team, GROUPS[of.jobs[number].letter]) for number in drained}:
-        bound, _ = beyond(of, s, team, group)
-        least = ratios(of, s, team)[0][group]
-        left = [number for number in bound if number not in drained]
-        up, stay = (sum(runs(s, number) for number in numbers) for numbers in (bound, left))
-        if not is_limited(of, s, team):
-            yield f"3c: {group} of s{team} is drained though nobody wants fewer"
-        if len(left) < least or stay < min(up, least):
-            yield f"3c: {group} of s{team} keeps fewer than are wanted"
-    for number in drained:
-        if of.budget and of.budget - s.insts[number].spent <= max(2, of.budget // 2):
-            yield "3c: a restart that is kept for faults is spent"
 
 
 def _victims(of: Shape, s: State, made: Decision, for_whom: dict[int, int]) -> Iterator[str]:

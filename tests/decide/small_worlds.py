@@ -41,7 +41,7 @@ from scaler.decide.world import (
     World,
 )
 from scaler.rules.rule import ALL, RuleOptions, Trade
-from tests.builders import GROUPS, NOW, RESOURCES, request, rule
+from tests.builders import NOW, RESOURCES, located, request, rule
 from tests.decide.ages import JUST_NOW, LONG_AGO, aged, regular
 from tests.decide.packing import Pod
 
@@ -172,6 +172,8 @@ Spot = tuple[str, int]
 NOT_THERE: Spot = (".", -1)
 GATED: Spot = ("g", -1)
 UNBOUND: Spot = ("u", -1)
+NOTATION = {".": ".", "g": "g", "u": "u", "t": "!"}
+"""What `builders.located` calls a pod that is on no node."""
 
 
 class Inst(NamedTuple):
@@ -247,37 +249,28 @@ def uid(number: int) -> str:
 def instance(of: Shape, number: int, inst: Inst, away: frozenset[int]) -> Instance:
     """`away`: those of its nodes that are not ready, or gone."""
     job = of.jobs[number]
-    need = request(job.units, job.classes)
+    pods = [f"n{at}{'*' if phase == 's' else ''}" if phase in "sr" else NOTATION[phase] for phase, at in inst.pods]
     alive = inst.count("g", "u", "s", "r")
     released = inst.count("u", "s", "r")
-    lost = any(phase == "t" and node in away for phase, node in inst.pods)
-    ending = inst.count("t")
-    return Instance(
+    lost = any(phase == "t" and at in away for phase, at in inst.pods)
+    return located(
+        job.name,
+        request(job.units, job.classes),
+        pods,
         uid=uid(number),
-        name=job.name,
-        group=GROUPS[job.letter],
         created=NOW - 100_000 + number,
-        expected=job.pods,
-        pods=alive,
-        gated=inst.count("g"),
-        bound=inst.bound,
-        running=inst.count("r"),
-        ready=sum(phase == "r" and node not in away for phase, node in inst.pods),
-        terminating=ending,
-        faulty=sum(phase in "sr" and node in away for phase, node in inst.pods),
+        ready=sum(phase == "r" and at not in away for phase, at in inst.pods),
+        faulty=sum(phase in "sr" and at in away for phase, at in inst.pods),
         admitted_at=NOW - 50_000 if released else 0.0,
         newest=NOW - inst.newest if alive else 0.0,
-        ends_by=(-1.0 if lost else NOW - inst.ending) if ending else 0.0,
+        ends_by=(-1.0 if lost else NOW - inst.ending) if inst.count("t") else 0.0,
         leftovers=released > 0 and not of.gates,
         made_by_us=not of.gates,
         budget=RestartBudget(of.budget, inst.spent) if of.budget else None,
-        needs=((need, job.pods),),
-        unbound=((need, job.pods - inst.bound),) if inst.bound < job.pods else (),
         priority=of.teams[job.team].priority,
         owner=of.owner(number),
         outdated=job.outdated,
         wanted=wanted(of, number),
-        seats=tuple((f"n{node}", need) for phase, node in inst.pods if phase in "sr"),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
-from tests.simulation.worlds import BESIDE, played, played_beside_operator, scenario
+from tests.simulation.worlds import BESIDE, played, scenario
 
 SERVICE = "mindie/scaling-rule/mindie"
 SERVICES = {
@@ -60,7 +60,8 @@ def test_the_service_starts_loses_nodes_degrades_and_recovers(real_data: Path, n
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_beside_ascend_operator_it_does_the_same_with_its_files_unchanged(real_data: Path, name: str) -> None:
-    played_beside_operator(story_of(name, real_data / "motor" / name, BESIDE, ascend_operator=True))
+    story = story_of(name, real_data / "motor" / name, BESIDE, ascend_operator=True)
+    played(story, operator_deployed=True)
 
 
 def kubectl_calls(step: Path, start: float) -> list[dict[str, Any]]:

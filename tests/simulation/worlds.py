@@ -10,7 +10,7 @@ from scaler.settings import Mode
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import Condition
-from scaler.sim.stories.play import ADMISSION, START, play, real_controller, silence_logs
+from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Sample, Timeline
 from scaler.sim.stories.world import World
@@ -33,25 +33,18 @@ def scenario(nodes: int, manifests: list[Path], *, a3: bool = False, **more: Any
     return Scenario.model_validate({"nodes": [npus, cpus], "manifests": manifests, **more})
 
 
-def played(what: Scenario, *, seed: int = 0) -> Timeline:
-    """Play it; every expectation holds and nothing broke on the way."""
+def played(what: Scenario, *, seed: int = 0, operator_deployed: bool = False) -> Timeline:
+    """Play it; every expectation holds and nothing broke on the way. Where Ascend Operator is deployed, the scaler
+    finds that out by itself (mode auto)."""
     silence_logs()
-    timeline = play(what, seed=seed)
-    wrong = [f"{v.expected}, but {v.found}" for v in judge(what, timeline) if not v.ok]
-    assert wrong == [], wrong
-    return timeline
-
-
-def played_beside_operator(what: Scenario, *, seed: int = 0) -> Timeline:
-    """The same in a cluster where Ascend Operator is deployed, by a scaler that finds out by itself (mode auto)."""
-    silence_logs()
-    timeline = Timeline(None)
+    timeline, settings = Timeline(None), settings_of(what)
 
     async def story() -> None:
         clock = Clock(START)
         cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
-        cluster.apply([deployment()])
-        controller = real_controller(seed, mode=Mode.AUTO)
+        cluster.apply([deployment()] if operator_deployed else [])
+        mode = Mode.AUTO if operator_deployed else settings.mode
+        controller = real_controller(seed, settings=settings, mode=mode)
         await World(cluster, clock, what, controller=controller, timeline=timeline, seed=seed).play()
 
     loop.run(story(), seed=seed)
