@@ -111,14 +111,10 @@ def kubernetes(version: str) -> Project:
 
 @dataclass(frozen=True)
 class Binaries:
-    """Where the programs of one control plane are. `version` is that of kube-apiserver."""
+    """The programs of one control plane, by name. `version` is that of kube-apiserver."""
 
     version: str
-    etcd: Path
-    kube_apiserver: Path
-    kube_controller_manager: Path
-    kube_scheduler: Path
-    kwok: Path
+    programs: dict[str, Path]
 
 
 def given_folder() -> Path | None:
@@ -128,26 +124,15 @@ def given_folder() -> Path | None:
 
 
 def binaries(version: str) -> Binaries:
-    """The programs for a Kubernetes version, built now if need be. Raises BuildError."""
-    given = given_folder()
-    if given is not None:
-        return _given(given, version)
-    cluster, etcd, kwok = (ensure(project) for project in (kubernetes(version), ETCD, KWOK))
-    apiserver, manager, scheduler = (cluster / name for name in _KUBERNETES)
-    return Binaries(version, etcd / "etcd", apiserver, manager, scheduler, kwok / "kwok")
-
-
-def _given(folder: Path, version: str) -> Binaries:
-    """What the folder lacks is built: the assets of envtest, for one, hold no kwok and no controller manager."""
-
-    def program(name: str, project: Project) -> Path:
-        path = folder / name
-        return path if path.is_file() else ensure(project) / name
-
-    if not (folder / "kube-apiserver").is_file():
-        raise BuildError(f"there is no kube-apiserver in {folder} (CONTROL_PLANE_BIN or KUBEBUILDER_ASSETS)")
-    apiserver, manager, scheduler = (program(name, kubernetes(version)) for name in _KUBERNETES)
-    return Binaries(_version_of(apiserver), program("etcd", ETCD), apiserver, manager, scheduler, program("kwok", KWOK))
+    """The programs for a Kubernetes version, built now if need be. What the user's folder lacks is built: the assets of
+    envtest, for one, hold no kwok and no controller manager. Raises BuildError."""
+    given, found = given_folder(), {}
+    if given is not None and not (given / "kube-apiserver").is_file():
+        raise BuildError(f"there is no kube-apiserver in {given} (CONTROL_PLANE_BIN or KUBEBUILDER_ASSETS)")
+    for project in (kubernetes(version), ETCD, KWOK):
+        for name in project.programs:
+            found[name] = given / name if given and (given / name).is_file() else ensure(project) / name
+    return Binaries(_version_of(found["kube-apiserver"]) if given else version, found)
 
 
 def _version_of(apiserver: Path) -> str:
@@ -298,7 +283,7 @@ def main() -> int:
             if part in _OTHERS:
                 print(f"{part} {_OTHERS[part].version}: {ensure(_OTHERS[part])}")
             else:
-                print(f"Kubernetes {part}: {binaries(part).kube_apiserver.parent}")
+                print(f"Kubernetes {part}: {binaries(part).programs['kube-apiserver'].parent}")
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1

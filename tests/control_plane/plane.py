@@ -126,18 +126,18 @@ class ControlPlane:
 
     def _start(self) -> None:
         self._write_files()
-        etcd = self._launch("etcd", self._etcd_command())
-        apiserver = self._launch("kube-apiserver", self._apiserver_command())  # it waits for etcd by itself
+        etcd = self._launch("etcd", self._etcd_flags())
+        apiserver = self._launch("kube-apiserver", self._apiserver_flags())  # it waits for etcd by itself
         etcd.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['etcd']}/health"))
         apiserver.wait_for(self._apiserver_ready)
         self.admin = self.kubeconfig("admin", self._admin_token)
         self._define()  # before the garbage collector starts: it learns of new kinds every 30 s only
         follows = (f"--kubeconfig={self.admin}", "--leader-elect=false", "--secure-port=0")
         flags = (*follows, "--use-service-account-credentials=false", *self.options.manager_flags)
-        self._launch("kube-controller-manager", (self.binaries.kube_controller_manager, *flags))
+        self._launch("kube-controller-manager", flags)
         if self.options.scheduler:
-            self._launch("kube-scheduler", (self.binaries.kube_scheduler, *follows))
-        kwok = self._launch("kwok", self._kwok_command())
+            self._launch("kube-scheduler", follows)
+        kwok = self._launch("kwok", self._kwok_flags())
         kwok.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['kwok']}/healthz"))
         if self.options.lws:
             lws = LwsManager(self.folder, self.admin)
@@ -163,7 +163,8 @@ class ControlPlane:
         words = ("get", "queues.scheduling.volcano.sh", QUEUE, "--ignore-not-found", "--output=yaml")
         return "state: Open" in self.kubectl(*words)
 
-    def _launch(self, name: str, command: Sequence[str | Path]) -> Program:
+    def _launch(self, name: str, flags: Sequence[str]) -> Program:
+        command: list[str | Path] = [self.binaries.programs[name], *flags]
         return self._run(Program(name, command, self.folder, environment={**os.environ, **_GARBAGE}))
 
     def _run(self, program: Program) -> Program:
@@ -190,19 +191,19 @@ class ControlPlane:
         path.write_text(text)
         return path
 
-    def _etcd_command(self) -> list[str | Path]:
+    def _etcd_flags(self) -> list[str]:
         client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd", "etcd-peer"))
         return [
-            self.binaries.etcd, "--unsafe-no-fsync", f"--data-dir={self.folder / 'etcd'}", "--log-level=warn",
+            "--unsafe-no-fsync", f"--data-dir={self.folder / 'etcd'}", "--log-level=warn",
             f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
         ]  # fmt: skip
 
-    def _apiserver_command(self) -> list[str | Path]:
+    def _apiserver_flags(self) -> list[str]:
         key = self.authority.with_suffix(".key")
         audit = ["--audit-policy-file=" + str(self.folder / "audit-policy.json"), f"--audit-log-path={self._audit_log}"]
         return [
-            self.binaries.kube_apiserver, f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
+            f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
             f"--tls-cert-file={self.authority}", f"--tls-private-key-file={key}", f"--secure-port={self.port}",
             "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--service-cluster-ip-range=10.96.0.0/16",
             "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={self.authority}",
@@ -213,9 +214,9 @@ class ControlPlane:
             *self.options.apiserver_flags,
         ]  # fmt: skip
 
-    def _kwok_command(self) -> list[str | Path]:
+    def _kwok_flags(self) -> list[str]:
         return [
-            self.binaries.kwok, f"--kubeconfig={self.admin}", f"--config={self.folder / 'stages.yaml'}",
+            f"--kubeconfig={self.admin}", f"--config={self.folder / 'stages.yaml'}",
             "--manage-all-nodes=true", "--node-lease-duration-seconds=40",
             f"--server-address=127.0.0.1:{self._ports['kwok']}",
         ]  # fmt: skip

@@ -7,40 +7,25 @@ server's address in a kubeconfig. Must not: change what it lets pass.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from tests.kube.raw_server import Answer, reply
 
 _CHUNK = 2**16
 _HEAD = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (\S+) HTTP/1\.1\r\n")
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What the proxy says instead of the API server. `body` is text of this content type."""
-
-    status: int
-    body: str
-    content_type: str = "application/json"
-    headers: str = ""
-
-    def encode(self) -> bytes:
-        body = self.body.encode()
-        head = f"HTTP/1.1 {self.status} Fault\r\nContent-Type: {self.content_type}\r\n{self.headers}"
-        return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
-
-
-def status(code: int, reason: str, *, retry_after: int | None = None) -> Answer:
-    """A refusal as an API server words it."""
+def status(code: int, reason: str, **headers: str) -> Answer:
+    """A refusal as an API server words it; `headers` as for `reply`."""
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
-    return Answer(code, json.dumps(body), headers="" if retry_after is None else f"Retry-After: {retry_after}\r\n")
+    return reply(code, body, **headers)
 
 
-BAD_GATEWAY = Answer(502, "<html><body><h1>502 Bad Gateway</h1></body></html>", "text/html")
+BAD_GATEWAY = reply(502, b"<html><body><h1>502 Bad Gateway</h1></body></html>", content_type="text/html")
 LOST = "lost"
 """The request gets through; of the answer nothing does, the connection is reset."""
 Fault = Answer | str | None
@@ -153,9 +138,8 @@ class _Connection:
         fault = self._proxy.judge(method, path)
         await asyncio.sleep(self._proxy.delay)
         self._losing = fault == LOST
-        if isinstance(fault, Answer):
-            self._client[1].write(fault.encode())
-            await self._client[1].drain()
+        if callable(fault):
+            await fault(self._client[1])
             return False
         return True
 

@@ -19,10 +19,10 @@ from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.kube.api import ELASTIC_SERVICES, KubeApi, Object
 from scaler.settings import Settings
+from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import FaultyApi as FlakyApi
 from scaler.sim.actors.mindie import MindIEController
-from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.recorder import Recorder
@@ -125,16 +125,10 @@ class _RealWorld(World):
         self, api: KubeApi, clock: Clock, scenario: Scenario, timeline: Timeline, runner: _Runner, proxy: Proxy
     ) -> None:
         self._runner = runner
-        faults = _ProxyFaults(api, proxy)
         super().__init__(
-            api,
-            clock,
-            scenario,
-            controller=runner,
-            timeline=timeline,
-            seed=scenario.seed,
-            controller_api=faults,
-        )
+            api, clock, scenario, controller=runner, timeline=timeline, seed=scenario.seed,
+            controller_api=_ProxyFaults(api, proxy),
+        )  # fmt: skip
 
     async def begin(self) -> None:
         """Time zero is when the scaler is ready: how long Python takes to start is not the scenario's matter."""
@@ -180,24 +174,19 @@ class _ProxyFaults(FlakyApi):
         self._proxy.cut()
 
 
-class _StatusReader:
+class _StatusReader(StandIn):
     """What the scaler says about itself, from the ElasticServices: target, completeness and reasons."""
 
     def __init__(self, api: KubeApi, recorder: Recorder, timeline: Timeline) -> None:
+        super().__init__(api, ELASTIC_SERVICES)
         self._recorder = recorder
         self._timeline = timeline
-        self._mirror = Mirror(api, ELASTIC_SERVICES)
 
-    async def run(self) -> None:
-        """Read until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._mirror.run())
-            while True:
-                await self._mirror.wait()
-                for found in self._mirror.all(ELASTIC_SERVICES):
-                    if "status" in found:
-                        spec, namespace = found["spec"], found["metadata"]["namespace"]
-                        self._add(f"{namespace}/{spec['rule']}/{spec['jobID']}", found["status"])
+    async def _round(self) -> None:
+        for found in self.mirror.all(ELASTIC_SERVICES):
+            if "status" in found:
+                spec, namespace = found["spec"], found["metadata"]["namespace"]
+                self._add(f"{namespace}/{spec['rule']}/{spec['jobID']}", found["status"])
 
     def _add(self, name: str, service: Object) -> None:
         last = self._timeline.last(name)

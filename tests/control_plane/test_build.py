@@ -112,8 +112,8 @@ def test_binaries_of_the_user_win(pretend: Pretend, tmp_path: Path, monkeypatch:
     (folder / "kube-apiserver").chmod(0o755)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(folder))
     found = build.binaries("1.35.3")
-    assert (found.version, found.kube_apiserver) == ("1.33.1", folder / "kube-apiserver")
-    assert found.kwok.parent.parent == build.cache_folder()
+    assert (found.version, found.programs["kube-apiserver"]) == ("1.33.1", folder / "kube-apiserver")
+    assert found.programs["kwok"].parent.parent == build.cache_folder()
 
 
 def test_a_folder_without_an_api_server_is_an_error(pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from tests.control_plane import kills, stalling_scaler
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError
-from tests.control_plane.proxy import BAD_GATEWAY, LOST, Answer, Fault, Proxy, proxied, status
+from tests.control_plane.proxy import BAD_GATEWAY, LOST, Fault, Proxy, proxied, status
 from tests.control_plane.scaler_process import (
     ACCOUNT,
     ALONE,
@@ -36,6 +36,7 @@ from tests.control_plane.scaler_process import (
 )
 from tests.control_plane.stage import Stage, staged, until
 from tests.control_plane.witness import Witness, watched
+from tests.kube.raw_server import reply
 from tests.parts import short_and_long
 
 KILLS = 20
@@ -103,10 +104,10 @@ BAD_NETWORKS: dict[str, Callable[[Proxy], None]] = {
     "connections are refused and reset": _refuse,
     "nothing comes back": _silence,
     "half of the answers get lost": _answering(LOST),
-    "half is answered with 429": _answering(status(429, "TooManyRequests", retry_after=1)),
+    "half is answered with 429": _answering(status(429, "TooManyRequests", Retry_After="1")),
     "half is answered with 500": _answering(status(500, "InternalError")),
     "half is answered with a page of HTML": _answering(BAD_GATEWAY),
-    "half is answered with 200 and HTML": _answering(Answer(200, "<html>log in</html>", "text/html")),
+    "half is answered with 200 and HTML": _answering(reply(200, b"<html>log in</html>", content_type="text/html")),
 }
 
 

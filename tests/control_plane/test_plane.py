@@ -8,13 +8,12 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from scaler.kube.api import NAMESPACES, PODS
-from tests.control_plane.build import VERSIONS, binaries
+from tests.control_plane.build import VERSIONS, Binaries, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.programs import ControlPlaneError, Program
 
@@ -64,7 +63,8 @@ def test_a_port_in_use_is_one_error_with_the_end_of_the_log(tmp_path: Path, prog
 
 
 def test_a_missing_program_is_named_and_nothing_keeps_running(tmp_path: Path, programs_needed: None) -> None:
-    lacking = replace(binaries(VERSIONS[0]), kube_apiserver=tmp_path / "kube-apiserver")
+    programs = binaries(VERSIONS[0]).programs | {"kube-apiserver": tmp_path / "kube-apiserver"}
+    lacking = Binaries(VERSIONS[0], programs)
     started = ControlPlane(tmp_path / "plane", lacking)
     with pytest.raises(ControlPlaneError, match="kube-apiserver is not there"), started:
         pass

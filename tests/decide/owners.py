@@ -1,4 +1,4 @@
-"""How a Deployment and a LeaderWorkerSet replace their instances, as arithmetic: the other side of a rollout.
+"""How a Deployment and a LeaderWorkerSet replace their instances, by the arithmetic of the simulated ones.
 
 A pod is one instance here. It runs as soon as it is released and a node is free; a held one is never available, which
 is all that these controllers see of it.
@@ -14,6 +14,10 @@ import msgspec
 from scaler.decide.decide import decide
 from scaler.decide.invariants import violations
 from scaler.decide.world import Instance, Memory
+from scaler.kube.api import Object
+from scaler.sim.actors.deployments import Rollout
+from scaler.sim.actors.deployments import roll as rolled
+from scaler.sim.actors.leader_worker_sets import GroupCondition, Leaders, next_leaders
 from tests.builders import NOW, service, world
 from tests.decide.cluster import apply
 
@@ -77,39 +81,42 @@ def schedule(fleet: Fleet, nodes: int) -> Fleet:
 
 
 def deployment(replicas: int, *, surge: int, unavailable: int, wanted: bool = True) -> Owner:
-    """RollingUpdate: first up with the new ReplicaSet, then down with the old one, what is not available first."""
+    """RollingUpdate; a ReplicaSet deletes pods that are not available first."""
+    strategy = {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+    spec = {"spec": {"replicas": replicas, "strategy": strategy}}
 
     def make(fleet: Fleet) -> Fleet:
         old = [one for one in fleet if one.outdated]
         new = [one for one in fleet if not one.outdated]
-        more = min(replicas + surge - len(fleet), replicas - len(new))
-        if more > 0:
-            added = (pod(len(new) + index, wanted=replicas if wanted else 0) for index in range(more))
-            return (*fleet, *added)
-        spare = len(fleet) - (replicas - unavailable) - sum(not is_up(one) for one in new)
-        if spare <= 0:
-            return fleet
-        held = [one for one in old if not is_up(one)][:spare]
-        up = max(0, sum(map(is_up, fleet)) - (replicas - unavailable))
-        left = [one for one in old if one not in held]
-        gone = {one.uid for one in [*held, *sorted(left, key=is_up)[:up]]}
-        return tuple(one for one in fleet if one.uid not in gone)
+        sizes = rolled(Rollout(spec, _replica_set("new", new), (_replica_set("old", old),)))
+        added = range(len(new), sizes.get("new", len(new)))
+        gone = sorted(old, key=is_up)[: len(old) - sizes.get("old", len(old))]
+        left = (one for one in fleet if one not in gone)
+        return (*left, *(pod(number, wanted=replicas if wanted else 0) for number in added))
 
     return make
+
+
+def _replica_set(name: str, pods: list[Instance]) -> Object:
+    status = {"availableReplicas": sum(map(is_up, pods))}
+    return {"metadata": {"name": name}, "spec": {"replicas": len(pods)}, "status": status}
 
 
 def leader_worker_set(replicas: int, *, unavailable: int, at_once: bool = False) -> Owner:
     """Groups are made anew in place, the highest index first, as far as the partition allows. A StatefulSet goes one by
     one and waits for each; `at_once`: it knows maxUnavailable, and does
     nothing while so many groups are not available."""
-    lowest = replicas
+    rolling = {"rollingUpdateConfiguration": {"maxUnavailable": unavailable}}
+    spec = {"spec": {"replicas": replicas, "rolloutStrategy": rolling}}
+    leaders = Leaders(replicas, replicas)
 
     def make(fleet: Fleet) -> Fleet:
-        nonlocal lowest
-        lowest = min(lowest, partition(fleet, unavailable))
+        nonlocal leaders
+        groups = [GroupCondition(is_up(one), not one.outdated) for one in fleet]
+        leaders = next_leaders(spec, leaders, groups, new_revision=False, resized=False)
         if at_once and sum(not is_up(one) for one in fleet) >= unavailable:
             return fleet
-        for index in range(replicas - 1, lowest - 1, -1):
+        for index in range(replicas - 1, leaders.partition - 1, -1):
             if fleet[index].outdated:
                 return (*fleet[:index], pod(index, wanted=replicas), *fleet[index + 1 :])
             if not is_up(fleet[index]) and not at_once:
@@ -117,16 +124,3 @@ def leader_worker_set(replicas: int, *, unavailable: int, at_once: bool = False)
         return fleet
 
     return make
-
-
-def partition(fleet: Fleet, step: int) -> int:
-    """From which index on groups may be replaced: as many below those that are done as may be unavailable, less those
-    that are so already; groups that are not ready anyway cost nothing."""
-    done = sum(1 for _ in itertools.takewhile(lambda one: is_up(one) and not one.outdated, reversed(fleet)))
-    least = max(0, len(fleet) - done - step)
-    found = least + sum(not is_up(one) for one in fleet[:least])
-    for index in range(min(found, len(fleet) - 1), least - 1, -1):
-        if is_up(fleet[index]) and fleet[index].outdated:
-            break
-        found = index
-    return found

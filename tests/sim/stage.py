@@ -13,6 +13,7 @@ from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.nodes import NodeSpec, add_node, ready_condition
 from scaler.sim.apiserver.admission import Hook
 from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.play import START
 from tests.jobs import manifest
 
 NPU = "huawei.com/Ascend910"
@@ -22,9 +23,9 @@ FORCE = {"fault-scheduling": "force", "fault-retry-times": "3"}
 class Stage:
     """Make it inside a running virtual loop."""
 
-    def __init__(self, *admission: Hook) -> None:
-        self.clock = Clock(1_790_000_000.0)
-        self.cluster = SimCluster(self.clock, admission=admission)
+    def __init__(self, *admission: Hook, seed: int = 0) -> None:
+        self.clock = Clock(START)
+        self.cluster = SimCluster(self.clock, seed=seed, admission=admission)
 
     async def play(self, seconds: float, *actors: Actor, script: Coroutine[Any, Any, None] | None = None) -> None:
         """Let the actors work for so long, the script beside them."""
@@ -67,8 +68,8 @@ class Stage:
             body["metadata"]["annotations"] = {objects.GROUP_NAME: group}
         await self.cluster.create(PODS, "default", body)
 
-    def seats(self) -> dict[str, str]:
-        """Pod name -> node, "" while unbound."""
+    def nodes_by_pod(self) -> dict[str, str]:
+        """ "" while unbound."""
         return {objects.name(pod): objects.node_of(pod) for pod in self.cluster.peek(PODS)}
 
     def phases(self) -> dict[str, str]:

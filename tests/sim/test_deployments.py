@@ -153,12 +153,12 @@ def test_scaling_down_takes_held_pods_first_and_the_update_goes_on_when_scaled_d
 
         async def scale() -> None:
             await asyncio.sleep(10)
-            kept.update(stage.seats())
+            kept.update(stage.nodes_by_pod())
             await update(stage, replicas=5)
             await asyncio.sleep(0.5)
             await update(stage, replicas=3)
             await asyncio.sleep(2)
-            assert set(stage.seats()) == kept
+            assert set(stage.nodes_by_pod()) == kept
             await update(stage, template=new_image())
             await asyncio.sleep(1)
             await update(stage, replicas=6)

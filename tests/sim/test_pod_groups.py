@@ -33,13 +33,13 @@ def held_deployment(replicas: int, **annotations: str) -> Object:
 
 async def release(stage: Stage, number: int) -> None:
     """Takes the gate off so many pods, the first by name."""
-    for name in sorted(stage.seats())[:number]:
+    for name in sorted(stage.nodes_by_pod())[:number]:
         gone = {"spec": {"schedulingGates": None}}
         await stage.cluster.patch(PODS, "default", name, gone, patch_type=PatchType.MERGE)
 
 
 def bound(stage: Stage) -> int:
-    return sum(bool(node) for node in stage.seats().values())
+    return sum(bool(node) for node in stage.nodes_by_pod().values())
 
 
 def test_pods_of_one_owner_share_a_pod_group_that_wants_one_of_them() -> None:
@@ -146,7 +146,7 @@ def test_a_pod_group_of_its_own_frees_a_pod_from_its_siblings() -> None:
 
         async def script() -> None:
             await asyncio.sleep(5)
-            first = min(stage.seats())
+            first = min(stage.nodes_by_pod())
             group = {"metadata": {"name": "own"}, "spec": {"minMember": 1}}
             await stage.cluster.create(POD_GROUPS, "default", {**HEADER, **group})
             mine = {"metadata": {"annotations": {objects.GROUP_NAME: "own"}}}

@@ -20,7 +20,7 @@ def test_a_gang_is_bound_whole_and_its_group_runs() -> None:
         await stage.nodes("n0", "n1")
         await stage.gang("g", members=2)
         await stage.play(5, scheduler(stage))
-        assert stage.seats() == {"g-0": "n0", "g-1": "n1"}
+        assert stage.nodes_by_pod() == {"g-0": "n0", "g-1": "n1"}
         assert stage.group_phases() == {"g": "Running"}
 
     run(main())
@@ -32,7 +32,7 @@ def test_a_gang_that_does_not_fit_whole_gets_nothing_and_stays_pending() -> None
         await stage.nodes("n0")
         await stage.gang("g", members=2)
         await stage.play(5, scheduler(stage))
-        assert stage.seats() == {"g-0": "", "g-1": ""}
+        assert stage.nodes_by_pod() == {"g-0": "", "g-1": ""}
         assert stage.group_phases() == {"g": "Pending"}
 
     run(main())
@@ -44,7 +44,7 @@ def test_it_stays_inqueue_when_npus_are_idle_but_no_node_is_right() -> None:
         await stage.nodes("n0")
         await stage.gang("g", pod_spec={"nodeSelector": {"zone": "b"}})
         await stage.play(5, scheduler(stage))
-        assert stage.seats() == {"g-0": ""}
+        assert stage.nodes_by_pod() == {"g-0": ""}
         assert stage.group_phases() == {"g": "Inqueue"}
 
     run(main())
@@ -60,7 +60,7 @@ def test_a_waiting_gang_is_bound_as_soon_as_a_node_comes() -> None:
             await stage.nodes("n1")
 
         await stage.play(5, scheduler(stage), script=script())
-        assert stage.seats() == {"g-0": "n0", "g-1": "n1"}
+        assert stage.nodes_by_pod() == {"g-0": "n0", "g-1": "n1"}
 
     run(main())
 
@@ -73,7 +73,7 @@ def test_the_higher_priority_goes_first_then_the_older() -> None:
         await stage.gang("b-high", priorityClassName="high")
         await stage.nodes("n0")
         await stage.play(5, scheduler(stage))
-        assert stage.seats() == {"a-low-0": "", "b-high-0": "n0"}
+        assert stage.nodes_by_pod() == {"a-low-0": "", "b-high-0": "n0"}
 
     run(main())
 
@@ -85,7 +85,7 @@ def test_nobody_promises_which_of_equal_gangs_goes_first_nor_which_of_equal_node
         for name in ("a", "b", "c"):
             await stage.gang(name)
         await stage.play(3, GangScheduler(stage.cluster, stage.clock, seed=seed))
-        return stage.seats()
+        return stage.nodes_by_pod()
 
     assert run(seats(0)) == {"a-0": "n0", "b-0": "n1", "c-0": ""}
     chosen = [run(seats(seed)) for seed in range(1, 30)]
@@ -101,7 +101,7 @@ def test_gated_pods_and_gangs_with_too_few_pods_wait() -> None:
         await stage.gang("g", pod_spec={"schedulingGates": [{"name": "hold"}]})
         await stage.gang("h", members=1, minMember=2)
         await stage.play(5, scheduler(stage))
-        assert set(stage.seats().values()) == {""}
+        assert set(stage.nodes_by_pod().values()) == {""}
 
     run(main())
 
@@ -115,7 +115,7 @@ def test_nothing_is_bound_while_a_pod_of_the_gang_terminates() -> None:
         await stage.cluster.delete(PODS, "default", "g-0", grace_period_seconds=30)
         await stage.pod("g-2", group="g")
         await stage.play(3, scheduler(stage))
-        assert stage.seats()["g-2"] == ""
+        assert stage.nodes_by_pod()["g-2"] == ""
 
     run(main())
 
@@ -126,7 +126,7 @@ def test_pods_without_a_group_are_bound_one_by_one() -> None:
         await stage.nodes("n0", npu=0)
         await stage.pod("alone", npu=0)
         await stage.play(3, scheduler(stage))
-        assert stage.seats() == {"alone": "n0"}
+        assert stage.nodes_by_pod() == {"alone": "n0"}
 
     run(main())
 
@@ -139,7 +139,7 @@ def test_cordoned_and_lost_nodes_are_left_out() -> None:
         await stage.node_ready("n1", False)
         await stage.gang("g")
         await stage.play(3, scheduler(stage))
-        assert stage.seats() == {"g-0": "n2"}
+        assert stage.nodes_by_pod() == {"g-0": "n2"}
 
     run(main())
 
@@ -170,7 +170,7 @@ def test_required_affinities_and_taints_are_honoured() -> None:
             },
         )
         await stage.play(5, scheduler(stage))
-        seats = stage.seats()
+        seats = stage.nodes_by_pod()
         assert seats["a-0"] == "n1"
         assert seats["b-0"] != seats["b-1"]
         assert seats["c-0"] == "n3"

@@ -59,7 +59,7 @@ def test_in_order_a_held_pod_keeps_the_next_ones_from_being_made() -> None:
         stage = Stage()
         stage.cluster.apply([stateful_set(pod=template(**HELD))])
         await stage.play(30, *everybody(stage))
-        assert set(stage.seats()) == {"db-0"}
+        assert set(stage.nodes_by_pod()) == {"db-0"}
 
     run(main())
 
@@ -79,7 +79,7 @@ def test_in_order_pods_start_one_after_the_other_and_go_from_the_top() -> None:
             assert terminating == ["db-2"]
 
         await stage.play(45, *everybody(stage), script=shrink())
-        assert set(stage.seats()) == {"db-0"}
+        assert set(stage.nodes_by_pod()) == {"db-0"}
         started = stage.cluster.writes("cluster")
         assert [write.name for write in started if write.verb == "create" and write.resource == PODS] == [
             "db-0", "db-1", "db-2",
@@ -101,7 +101,7 @@ def test_parallel_makes_all_at_once_and_gives_a_lost_pod_its_name_again() -> Non
             assert objects.uid(stage.pod_object("db-1")) != before
 
         await stage.play(8, *everybody(stage), script=lose())
-        assert set(stage.seats()) == {"db-0", "db-1", "db-2"}
+        assert set(stage.nodes_by_pod()) == {"db-0", "db-1", "db-2"}
 
     run(main())
 

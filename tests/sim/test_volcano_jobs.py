@@ -45,14 +45,14 @@ def test_the_pod_group_comes_first_and_pods_once_there_is_room() -> None:
 
         async def script() -> None:
             await asyncio.sleep(5)
-            assert stage.seats() == {}
+            assert stage.nodes_by_pod() == {}
             await stage.nodes("n0", "n1")
 
         await stage.play(15, *everybody(stage), script=script())
         (job,), (group,) = stage.cluster.peek(VOLCANO_JOBS), stage.cluster.peek(POD_GROUPS)
         assert objects.name(group) == f"infer-{objects.uid(job)}"
         assert (group["spec"]["minMember"], group["spec"]["queue"], phase_of(job)) == (2, "default", "Running")
-        assert stage.seats() == {"infer-server-0": "n0", "infer-server-1": "n1"}
+        assert stage.nodes_by_pod() == {"infer-server-0": "n0", "infer-server-1": "n1"}
 
     run(main())
 
@@ -133,7 +133,7 @@ def test_after_so_many_restarts_the_job_has_failed() -> None:
                 await exit_pod(stage.cluster, stage.pod_object("infer-server-0"), now=stage.clock.now(), code=1)
 
         await stage.play(60, *everybody(stage), script=crash())
-        assert (job_phase(stage), stage.seats()) == ("Failed", {})
+        assert (job_phase(stage), stage.nodes_by_pod()) == ("Failed", {})
 
     run(main())
 
@@ -150,6 +150,6 @@ def test_a_task_that_shrinks_loses_its_highest_pods() -> None:
             await stage.cluster.patch(VOLCANO_JOBS, "default", "infer", patch, patch_type=PatchType.JSON)
 
         await stage.play(20, *everybody(stage), script=shrink())
-        assert set(stage.seats()) == {"infer-server-0"}
+        assert set(stage.nodes_by_pod()) == {"infer-server-0"}
 
     run(main())

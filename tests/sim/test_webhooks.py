@@ -74,7 +74,7 @@ def test_beside_ascend_operator_all_pods_come_at_once_held_and_restarts_are_coun
 
         async def take_one_back() -> None:
             await asyncio.sleep(20)
-            assert set(stage.seats()) == {"p0-master-0", "p0-worker-0", "p1-master-0", "p1-worker-0"}
+            assert set(stage.nodes_by_pod()) == {"p0-master-0", "p0-worker-0", "p1-master-0", "p1-worker-0"}
             await stage.cluster.delete(PODS, NAMESPACE, "p0-worker-0")
 
         operator = AscendOperator(stage.cluster.client("operator"), stage.clock)
@@ -83,7 +83,7 @@ def test_beside_ascend_operator_all_pods_come_at_once_held_and_restarts_are_coun
             60, operator, GangScheduler(api, stage.clock), Kubelet(api, stage.clock), script=take_one_back()
         )  # fmt: skip
         pods = {objects.name(pod): pod for pod in api.peek(PODS)}
-        assert set(stage.seats().values()) == {""}
+        assert set(stage.nodes_by_pod().values()) == {""}
         assert all(pod["spec"]["schedulingGates"] == [{"name": GATE}] for pod in pods.values())
         assert all(objects.labels_of(pod).items() >= {**LABELS, "jobID": "mindie"}.items() for pod in pods.values())
         version = {name: objects.labels_of(pod)["version"] for name, pod in pods.items()}

@@ -10,7 +10,6 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from scaler.clock import Clock
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Evict, World
 from scaler.kube.api import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, Object
@@ -19,8 +18,7 @@ from scaler.settings import Mode
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node, node_object
 from scaler.sim.apiserver.client import Interceptor
-from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import ADMISSION, START, real_controller
+from scaler.sim.stories.play import ADMISSION, real_controller
 from tests.chaos import outside
 from tests.chaos.outside import Instance
 from tests.chaos.releases import held
@@ -29,6 +27,7 @@ from tests.chaos.witness import Witness
 from tests.deployed_operator import deployment
 from tests.jobs import QUEUE, manifest
 from tests.rig import at_work
+from tests.sim.stage import Stage
 from tests.simulation.applying import apply
 from tests.simulation.cast import machines, makers
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
@@ -39,14 +38,13 @@ LONG = 180.0
 """Seconds within which everything ends that only waits for machines."""
 
 
-class KindsStage:
+class KindsStage(Stage):
     """One service on nodes that are just enough, unless the test adds some."""
 
     def __init__(self, kind: Kind, seed: int) -> None:
+        super().__init__(*ADMISSION, seed=seed)
         self.kind = kind
         self.spot = Spot()
-        self.clock = Clock(START)
-        self.cluster = SimCluster(self.clock, seed=seed, admission=ADMISSION)
         self.witness = Witness(self.clock, storm_bound=500)
         self.witness.released = self._on_release
         self.cluster.observe(self.witness.see)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from scaler.app import run_controller
-from scaler.clock import Clock
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
@@ -30,17 +29,17 @@ from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.devices import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.kubelet import Kubelet
-from scaler.sim.actors.nodes import NodeLifecycle, NodeSpec, add_node
+from scaler.sim.actors.nodes import NodeLifecycle
 from scaler.sim.actors.operator import NAMESPACE
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import Condition, census
 from scaler.sim.stories.manifests import apply, read_manifests
-from scaler.sim.stories.play import START
 from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
 from tests.jobs import QUEUE
 from tests.rig import at_work
+from tests.sim.stage import Stage
 from tests.simulation.worlds import A2, A3
 
 SCALER, OPERATOR = "scaler", "operator"
@@ -60,22 +59,20 @@ class _Guard(Interceptor):
                     self.broken.append(f"{request.client} deletes {request.name}")
 
 
-class Moving:
+class Moving(Stage):
     """The cluster, with the operator's Deployment at one replica. Every client is known to the audit by its name."""
 
     def __init__(self) -> None:
-        self.clock = Clock(START)
-        self.cluster = SimCluster(self.clock)
+        super().__init__()
         self.guard = _Guard(self.cluster)
         self._scaler: asyncio.Task[None] | None = None
 
     # what happens
 
     async def furnish(self, nodes: int, manifests: Sequence[Path], more: Sequence[Object], *, a3: bool) -> None:
-        for number in range(nodes):
-            spec = NodeSpec(f"npu-{number}", labels=A3 if a3 else A2, npu=16 if a3 else 8)
-            await add_node(self.cluster, spec)
-        await add_node(self.cluster, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
+        names = (f"npu-{number}" for number in range(nodes))
+        await self.nodes(*names, labels=A3 if a3 else A2, npu=16 if a3 else 8)
+        await self.nodes("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500)
         self.cluster.apply([QUEUE])
         for path in manifests:
             for obj in read_manifests(path):
@@ -99,10 +96,6 @@ class Moving:
             assert not task.done(), task.exception()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-    async def node(self, name: str, *, ready: bool) -> None:
-        patch = {"status": {"conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]}}
-        await self.cluster.patch(NODES, None, name, patch, patch_type=PatchType.MERGE, subresource="status")
 
     # what there is
 
@@ -139,9 +132,6 @@ class Moving:
             for found in self.cluster.peek(CONFIG_MAPS)
             if objects.name(found).startswith(RANK_TABLE_PREFIX)
         }
-
-    def node_of(self, pod: str) -> str:
-        return next(objects.node_of(found) for found in self.cluster.peek(PODS) if objects.name(found) == pod)
 
     def last_condition(self, job: str) -> str:
         """Type and reason of the condition that `kubectl get acjob` shows."""

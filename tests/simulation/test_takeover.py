@@ -44,11 +44,11 @@ async def to_the_operator(on: Moving) -> None:
 
 async def lose_and_return(on: Moving, job: str) -> None:
     """Its node goes for long enough to notice, and comes back."""
-    node = on.node_of(f"{job}-master-0")
-    await on.node(node, ready=False)
+    node = on.nodes_by_pod()[f"{job}-master-0"]
+    await on.node_ready(node, False)
     await asyncio.sleep(200)
     assert job not in on.running()
-    await on.node(node, ready=True)
+    await on.node_ready(node, True)
     await asyncio.sleep(200)
 
 
@@ -237,9 +237,9 @@ def test_whatever_happens_between_moves_the_service_comes_back_and_neither_delet
 
     async def fault(on: Moving) -> None:
         node = f"npu-{dice.randrange(3)}"
-        await on.node(node, ready=False)
+        await on.node_ready(node, False)
         await asyncio.sleep(dice.uniform(0, 90))
-        await on.node(node, ready=True)
+        await on.node_ready(node, True)
         await asyncio.sleep(dice.uniform(0, 90))
 
     async def story() -> None:
