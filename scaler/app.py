@@ -384,15 +384,16 @@ async def _serving(app: App) -> AsyncIterator[None]:
     that a flood of requests takes nothing of the main loop."""
     async with AsyncExitStack() as stack:
         if app.certificate is not None:
-            from scaler.serve.webhook import WebhookState, serve_webhook  # noqa: PLC0415 - as `_certificate`
+            from scaler.serve.webhook import webhook_server  # noqa: PLC0415 - as `_certificate`
 
-            reviewing = WebhookState(app.certificate, RuleGroups(app.cache.config_maps.get).of, app.metrics)
-            webhook = serve_webhook(reviewing, app.settings.http_host, app.settings.webhook_port)
+            reviewing = webhook_server(RuleGroups(app.cache.config_maps.get).of, app.metrics)
+            shown = partial(getattr, app.certificate, "context")
+            webhook = reviewing.served(app.settings.http_host, app.settings.webhook_port, shown)
             await stack.enter_async_context(entered_in_thread("webhook", webhook))
         if app.settings.http_port:
-            from scaler.serve.http import ServeState, serve  # noqa: PLC0415 - the simulation does without a server
+            from scaler.serve.http import http_server  # noqa: PLC0415 - the simulation does without a server
 
-            state = ServeState(app.health, app.metrics, lambda: app.controller.world)
-            server = serve(state, app.settings.http_host, app.settings.http_port)
-            await stack.enter_async_context(entered_in_thread("http", server))
+            server = http_server(app.health, app.metrics, lambda: app.controller.world)
+            http = server.served(app.settings.http_host, app.settings.http_port)
+            await stack.enter_async_context(entered_in_thread("http", http))
         yield

@@ -29,8 +29,7 @@ from scaler.names import (
     WEBHOOK_SECRET,
 )
 from scaler.report.metrics import Metrics
-from scaler.serve.webhook import WebhookState, server_of
-from scaler.serve.webhook_certs import ServerCertificate
+from scaler.serve.webhook import webhook_server
 from tests.test_manifests import MANIFESTS, NAMESPACE, VARIANTS, Object, rendered, rights, variables
 
 COMPONENTS = ("admission-webhook", "admission-policy", "gate-guard")
@@ -113,7 +112,7 @@ def test_every_webhook_fails_open_soon_and_has_no_side_effects() -> None:
 
 
 def test_webhooks_call_paths_that_are_served_by_the_service_on_the_port_of_the_deployment() -> None:
-    server = server_of(WebhookState(ServerCertificate(), lambda _namespace, _rule: None, Metrics()))
+    server = webhook_server(lambda _namespace, _rule: None, Metrics())
     served = {resource.canonical for resource in server.app.router.resources()}
     (service,) = (obj for obj in of_kind("Service") if obj["spec"]["ports"][0]["name"] == "webhook")
     called = [hook["clientConfig"]["service"] for hook in hooks()]

@@ -104,13 +104,15 @@ def _pair(data: Mapping[str, bytes], certificate: str, key: str) -> KeyPair | No
 
 def believed(pair: KeyPair, names: Sequence[str], now: float) -> bool:
     """Whether a client that trusts it accepts it: valid now, and for these names."""
-    certificate = _parsed(pair)
+    certificate = x509.load_pem_x509_certificate(pair.certificate)
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         return False
-    same = {str(name.value) for name in found} == set(names)
-    return same and _begins(pair) <= now < certificate.not_valid_after_utc.timestamp()
+    begins, ends = (
+        moment.timestamp() for moment in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    )
+    return {str(name.value) for name in found} == set(names) and begins <= now < ends
 
 
 def _made(names: Sequence[str], now: float) -> KeyPair:
@@ -140,21 +142,13 @@ def _general(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _parsed(pair: KeyPair) -> x509.Certificate:
-    return x509.load_pem_x509_certificate(pair.certificate)
-
-
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def ends(pair: KeyPair) -> float:
     """Until when the certificate is valid, in seconds since the epoch. ValueError when there is none to be read."""
-    return _parsed(pair).not_valid_after_utc.timestamp()
-
-
-def _begins(pair: KeyPair) -> float:
-    return _parsed(pair).not_valid_before_utc.timestamp()
+    return x509.load_pem_x509_certificate(pair.certificate).not_valid_after_utc.timestamp()
 
 
 def _moment(seconds: float) -> datetime:

@@ -17,9 +17,7 @@ import asyncio
 import ipaddress
 import math
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -34,19 +32,10 @@ _SHARE = 0.05
 """Of the loop's time, for each of the two answers that cost some: until it is over, the last one is repeated."""
 
 
-class ServeState(NamedTuple):
-    """What is served; `world` is called at each request and gives None before the first decision."""
-
-    health: HealthState
-    metrics: Metrics
-    world: Callable[[], World | None]
-
-
-def serve(state: ServeState, host: str, port: int) -> AbstractAsyncContextManager[int]:
-    """As serve.server.Server.served."""
-    turned_away = partial(state.metrics.turned_away, "http")
-    server = Server(LIMITS, turned_away, {"Content-Security-Policy": "default-src 'none'"})
-    pages = _Pages(state, server)
+def http_server(health: HealthState, metrics: Metrics, world: Callable[[], World | None]) -> Server:
+    """`world` is called at each request and gives None before the first decision."""
+    server = Server(LIMITS, partial(metrics.turned_away, "http"))
+    pages = _Pages(server, health, metrics, world)
     for path, handler in (
         ("/healthz", pages.healthz),
         ("/readyz", pages.readyz),
@@ -56,7 +45,7 @@ def serve(state: ServeState, host: str, port: int) -> AbstractAsyncContextManage
         ("/snapshots/{namespace}/{rule}/{job_id}", pages.service),
     ):
         server.app.router.add_get(path, partial(_answer, handler, local=path.startswith("/snapshots")))
-    return server.served(host, port)
+    return server
 
 
 async def _answer(
@@ -102,34 +91,37 @@ class _Repeated:
 class _Pages:
     """What is answered to each path."""
 
-    def __init__(self, state: ServeState, server: Server) -> None:
-        self._state = state
+    def __init__(
+        self, server: Server, health: HealthState, metrics: Metrics, world: Callable[[], World | None]
+    ) -> None:
         self._server = server
-        self._metrics = _Repeated(state.metrics.render)
-        self._worlds = _Repeated(lambda: msgspec.json.encode(state.world()))
+        self._health = health
+        self._metrics = _Repeated(metrics.render)
+        self._world = world
+        self._worlds = _Repeated(lambda: msgspec.json.encode(world()))
 
     def healthz(self, _: web.Request) -> web.Response:
-        return _verdict(self._state.health.stalled(), 500)
+        return _verdict(self._health.stalled(), 500)
 
     def readyz(self, _: web.Request) -> web.Response:
-        return _verdict(self._state.health.missing(), 503)
+        return _verdict(self._health.missing(), 503)
 
     def metrics(self, request: web.Request) -> web.Response:
         return self._large(request, self._metrics(), CONTENT_TYPE)
 
     def services(self, request: web.Request) -> web.Response:
-        world = self._state.world()
+        world = self._world()
         lines = "".join(f"{service.key}\n" for service in world.services) if world is not None else ""
         return self._large(request, lines.encode(), "text/plain; charset=utf-8")
 
     def world(self, request: web.Request) -> web.Response:
-        if self._state.world() is None:
+        if self._world() is None:
             return text("404 nothing was decided yet\n", 404)
         return self._large(request, self._worlds(), "application/json")
 
     def service(self, request: web.Request) -> web.Response:
         key = ServiceKey(*("" if part == "-" else part for part in request.match_info.values()))
-        world = self._state.world()
+        world = self._world()
         if world is None or all(service.key != key for service in world.services):
             return text("404 no such service; /snapshots lists them\n", 404)
         return self.world(request)

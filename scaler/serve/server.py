@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Generic, NoReturn, TypeVar, cast
 
@@ -30,7 +30,10 @@ CLOSING = 1.0
 """Seconds for the end of TLS."""
 REFUSED = 0.1
 """Seconds for a refusal to get through to a client that still sends: until then all of it has to be deciphered."""
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler"}
+_HEADERS = {
+    "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler",
+    "Content-Security-Policy": "default-src 'none'",
+}  # fmt: skip
 _SILENT = logging.Logger("aiohttp", logging.CRITICAL + 1)
 """aiohttp would log a traceback for every request that is no HTTP."""
 _log = structlog.get_logger("serve")
@@ -157,13 +160,10 @@ class Connection(asyncio.Protocol):
 class Server:
     """An application behind a door. `turned_away` is called for every connection and request that had no room."""
 
-    def __init__(
-        self, limits: Limits, turned_away: Callable[[], None], headers: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, limits: Limits, turned_away: Callable[[], None]) -> None:
         self.app = web.Application(middlewares=[self._guard], client_max_size=limits.bytes)
         self._limits = limits
         self._turned_away = turned_away
-        self._headers = {**_HEADERS, **(headers or {})}
         self._places: Shares[Connection] = Shares(limits.connections, self._evicted)
         self._bodies: Shares[Connection] = Shares(limits.bytes, self._evicted)
         self._unproven: dict[Connection, None] = {}
@@ -258,7 +258,7 @@ class Server:
             self._unproven.pop(connection, None)
             connection.last(self._limits.answer + 1.0)
         response = await self._answer(request, handler)
-        response.headers.update(self._headers)
+        response.headers.update(_HEADERS)
         if connection is not None:
             connection.last(self._limits.idle if request.content.is_eof() else REFUSED)
             if response.keep_alive is not False:

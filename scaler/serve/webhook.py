@@ -14,9 +14,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import NamedTuple
 
 from aiohttp import web
 
@@ -24,7 +22,6 @@ from scaler.report.metrics import Metrics
 from scaler.serve.labelled import GroupsOf
 from scaler.serve.reviews import MAX_BODY, Response, encode, review_ascend_job, review_labels, review_pod, review_rule
 from scaler.serve.server import Limits, Server
-from scaler.serve.webhook_certs import ServerCertificate
 
 LIMITS = Limits(connections=128, bytes=32 * 2**20, answer=5.0, idle=150.0)
 """API servers wait two seconds (manifests/admission-webhook). They close idle connections after 90, and must be the
@@ -36,22 +33,9 @@ _LONG = 16
 """Longer requests that wait for their turn or have it, half of them from one address."""
 
 
-class WebhookState(NamedTuple):
-    """What the webhook needs of its process."""
-
-    certificate: ServerCertificate
-    groups_of: GroupsOf
-    metrics: Metrics
-
-
-def serve_webhook(state: WebhookState, host: str, port: int) -> AbstractAsyncContextManager[int]:
-    """As serve.server.Server.served."""
-    return server_of(state).served(host, port, partial(getattr, state.certificate, "context"))
-
-
-def server_of(state: WebhookState) -> Server:
-    """Not serving yet."""
-    server = Server(LIMITS, partial(state.metrics.turned_away, "webhook"))
+def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
+    """Answers an AdmissionReview on each of the four paths."""
+    server = Server(LIMITS, partial(metrics.turned_away, "webhook"))
     aside = _Aside(server)
 
     def add(path: str, review: Callable[[bytes], Response], at_once: int) -> None:
@@ -61,7 +45,7 @@ def server_of(state: WebhookState) -> Server:
             server.lend(request, _length(request))
             body = await request.read()
             answer = review(body) if len(body) <= at_once else await aside.review(request, review, body)
-            state.metrics.webhook_answered(path, answer.outcome, loop.time() - began)
+            metrics.webhook_answered(path, answer.outcome, loop.time() - began)
             return web.Response(body=encode(answer), content_type="application/json")
 
         server.app.router.add_post(path, handle)
@@ -69,7 +53,7 @@ def server_of(state: WebhookState) -> Server:
     add("/mutate/pods", review_pod, _SIMPLE)
     add("/mutate/ascendjobs", review_ascend_job, _SIMPLE)
     add("/validate/rules", review_rule, _SHORT)
-    add("/validate/labels", partial(review_labels, groups_of=state.groups_of), _SHORT)
+    add("/validate/labels", partial(review_labels, groups_of=groups_of), _SHORT)
     server.app.on_cleanup.append(aside.end)
     return server
 

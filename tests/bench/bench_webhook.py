@@ -22,7 +22,7 @@ import aiohttp
 
 from scaler.report.metrics import Metrics
 from scaler.serve import certificates
-from scaler.serve.webhook import WebhookState, serve_webhook
+from scaler.serve.webhook import webhook_server
 from scaler.serve.webhook_certs import ServerCertificate
 from tests.bench.bench_ingest import pod_bytes, pod_template
 from tests.jobs import rule_config_map
@@ -66,8 +66,8 @@ async def serve() -> None:
     shown = ServerCertificate()
     shown.use(keys.shown)
     gc.freeze()
-    state = WebhookState(shown, lambda _namespace, _rule: ("group0", "group1"), Metrics())
-    async with serve_webhook(state, "127.0.0.1", 0) as port:
+    server = webhook_server(lambda _namespace, _rule: ("group0", "group1"), Metrics())
+    async with server.served("127.0.0.1", 0, lambda: shown.context) as port:
         print(json.dumps({"port": port, "authorities": keys.trusted.decode()}), flush=True)
         await asyncio.Event().wait()
 

@@ -33,7 +33,7 @@ from scaler.names import (
 )
 from scaler.report.metrics import Metrics
 from scaler.serve.reviews import review_ascend_job, review_pod
-from scaler.serve.webhook import WebhookState, serve_webhook
+from scaler.serve.webhook import webhook_server
 from scaler.serve.webhook_certs import CertificateKeeper
 from tests.control_plane.plane import ControlPlane, kubectl_path
 from tests.control_plane.programs import ControlPlaneError, free_ports
@@ -331,8 +331,8 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
         home = {"namespace": NAMESPACE, "configurations": "mind-cluster-scaler"}
         keeper = CertificateKeeper(api, wall_clock(), names=("127.0.0.1",), **home)
         groups = {"rule": ("group0", "group1")}
-        state = WebhookState(keeper, lambda _namespace, rule: groups.get(rule), Metrics())
-        async with serve_webhook(state, "127.0.0.1", 0) as port:
+        server = webhook_server(lambda _namespace, rule: groups.get(rule), Metrics())
+        async with server.served("127.0.0.1", 0, lambda: keeper.context) as port:
             await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, port))
             tasks = [asyncio.create_task(work) for work in (keeper.run_as_leader(), keeper.follow())]
             try:

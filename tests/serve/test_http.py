@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 import aiohttp
 import msgspec
@@ -14,34 +15,43 @@ from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import Metrics
 from scaler.serve import health
 from scaler.serve.health import HealthState
-from scaler.serve.http import ServeState, serve
+from scaler.serve.http import http_server
 from tests.builders import service, world
 
 ALONE = service(None, "p0 Running", key=ServiceKey("default", "", "mindie"))
 WORLD = world(service("2P1D > 1P1D", "p0 Running, d0 Held"), ALONE)
 
 
-@pytest.fixture
-async def state() -> ServeState:
-    return ServeState(HealthState(dict), Metrics(), lambda: WORLD)
+class Served(NamedTuple):
+    health: HealthState
+    metrics: Metrics
+    world: Callable[[], World | None]
 
 
 @pytest.fixture
-async def client(state: ServeState) -> AsyncIterator[aiohttp.ClientSession]:
-    async with serve(state, "127.0.0.1", 0) as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+async def state() -> Served:
+    return Served(HealthState(dict), Metrics(), lambda: WORLD)
+
+
+@pytest.fixture
+async def client(state: Served) -> AsyncIterator[aiohttp.ClientSession]:
+    async with (
+        http_server(*state).served("127.0.0.1", 0) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+    ):
         yield session
 
 
-async def fetched(state: ServeState, path: str) -> tuple[int, str]:
+async def fetched(state: Served, path: str) -> tuple[int, str]:
     async with (
-        serve(state, "127.0.0.1", 0) as port,
+        http_server(*state).served("127.0.0.1", 0) as port,
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{port}{path}") as answer,
     ):
         return answer.status, await answer.text()
 
 
-async def test_it_is_ready_once_it_waits_for_nothing(state: ServeState) -> None:
+async def test_it_is_ready_once_it_waits_for_nothing(state: Served) -> None:
     problems = {"ascendjobs.mindxdl.gitee.com": "CRD not installed", "pods": ""}
     state = state._replace(health=HealthState(lambda: problems))
     assert await fetched(state, "/readyz") == (503, "waiting for ascendjobs.mindxdl.gitee.com: CRD not installed\n")
@@ -49,7 +59,7 @@ async def test_it_is_ready_once_it_waits_for_nothing(state: ServeState) -> None:
     assert await fetched(state, "/readyz") == (200, "ok\n")
 
 
-async def test_a_stalled_loop_is_unhealthy(state: ServeState, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stalled_loop_is_unhealthy(state: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "STALLED_AFTER", -1.0)
     stalled = HealthState(dict)
     stalled.beat("decision loop")
@@ -58,7 +68,7 @@ async def test_a_stalled_loop_is_unhealthy(state: ServeState, monkeypatch: pytes
     assert text.startswith("decision loop: no sign of life")
 
 
-async def test_metrics_are_in_the_text_format(client: aiohttp.ClientSession, state: ServeState) -> None:
+async def test_metrics_are_in_the_text_format(client: aiohttp.ClientSession, state: Served) -> None:
     state.metrics.passes.inc()
     async with client.get("/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -99,7 +109,7 @@ async def test_services_are_listed_and_all_that_was_decided_on_can_be_replayed(c
             assert msgspec.json.decode(await answer.read(), type=World) == WORLD
 
 
-async def test_before_the_first_decision_there_is_nothing_to_replay(state: ServeState) -> None:
+async def test_before_the_first_decision_there_is_nothing_to_replay(state: Served) -> None:
     early = state._replace(world=lambda: None)
     assert await fetched(early, "/snapshots") == (200, "")
     assert await fetched(early, "/snapshots/world") == (404, "404 nothing was decided yet\n")
@@ -130,15 +140,15 @@ async def test_every_answer_has_safe_headers(client: aiohttp.ClientSession, path
         assert answer.headers["Server"] == "scaler"
 
 
-async def test_a_bug_shows_in_the_log_and_not_on_the_wire(state: ServeState) -> None:
+async def test_a_bug_shows_in_the_log_and_not_on_the_wire(state: Served) -> None:
     with capture_logs() as lines:
         broken = state._replace(world=None)  # type: ignore[arg-type]
         assert await fetched(broken, "/snapshots") == (500, "500 internal error\n")
     assert [line["event"] for line in lines] == ["request failed"]
 
 
-async def test_a_taken_port_is_told_at_start(state: ServeState) -> None:
-    async with serve(state, "127.0.0.1", 0) as port:
+async def test_a_taken_port_is_told_at_start(state: Served) -> None:
+    async with http_server(*state).served("127.0.0.1", 0) as port:
         with pytest.raises(OSError, match="ddress already in use"):
-            async with serve(state, "127.0.0.1", port):
+            async with http_server(*state).served("127.0.0.1", port):
                 pass

@@ -19,7 +19,7 @@ from scaler.report.metrics import Metrics
 from scaler.serve import certificates, webhook
 from scaler.serve.certificates import KeyPair, Keys
 from scaler.serve.reviews import MAX_BODY, Response, review_rule
-from scaler.serve.webhook import WebhookState, serve_webhook
+from scaler.serve.webhook import webhook_server
 from scaler.serve.webhook_certs import ServerCertificate
 from tests.jobs import job, rule_config_map
 from tests.serve.reviewing import UID, request
@@ -34,11 +34,10 @@ def made() -> Keys:
     return keys
 
 
-def state(keys: Keys | None = None) -> WebhookState:
-    shown = ServerCertificate()
-    if keys is not None:
-        shown.use(keys.shown)
-    return WebhookState(shown, lambda _namespace, _rule: ("group0", "group1"), Metrics())
+def shown_by(keys: Keys) -> ServerCertificate:
+    certificate = ServerCertificate()
+    certificate.use(keys.shown)
+    return certificate
 
 
 def trusting(keys: Keys) -> ssl.SSLContext:
@@ -49,9 +48,12 @@ def trusting(keys: Keys) -> ssl.SSLContext:
 
 
 @asynccontextmanager
-async def session(served: WebhookState) -> AsyncIterator[aiohttp.ClientSession]:
+async def session(
+    certificate: ServerCertificate, metrics: Metrics | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
+    server = webhook_server(lambda _namespace, _rule: ("group0", "group1"), metrics or Metrics())
     async with (
-        serve_webhook(served, "127.0.0.1", 0) as port,
+        server.served("127.0.0.1", 0, lambda: certificate.context) as port,
         aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=aiohttp.TCPConnector(force_close=True)) as client,
     ):
         yield client
@@ -66,7 +68,7 @@ async def test_each_path_answers_its_question(keys: Keys) -> None:
     pod = {"kind": "Pod", "metadata": {"labels": {"mind-cluster/scaling-rule": "rule"}}, "spec": {}}
     objects = (pod, job("p0"), rule_config_map("{"), job("p0", "prefill"))
     said = []
-    async with session(state(keys)) as client:
+    async with session(shown_by(keys)) as client:
         for path, obj in zip(PATHS, objects, strict=True):
             async with client.post(path, data=request(obj), ssl=trusting(keys)) as answer:
                 assert (answer.status, answer.content_type) == (200, "application/json")
@@ -81,12 +83,12 @@ async def test_each_path_answers_its_question(keys: Keys) -> None:
 
 
 async def test_every_answer_is_counted_with_its_outcome(keys: Keys) -> None:
-    served = state(keys)
-    async with session(served) as client:
+    metrics = Metrics()
+    async with session(shown_by(keys), metrics) as client:
         for path, body in (("/validate/rules", request(rule_config_map("{"))), ("/mutate/pods", b"?")):
             async with client.post(path, data=body, ssl=trusting(keys)) as answer:
                 assert answer.status == 200
-    registry = served.metrics.registry
+    registry = metrics.registry
     for path, outcome in (("/validate/rules", "refused"), ("/mutate/pods", "unreadable")):
         assert registry.get_sample_value("scaler_webhook_answers_total", {"path": path, "outcome": outcome}) == 1
     assert registry.get_sample_value("scaler_webhook_duration_seconds_count") == 2
@@ -98,7 +100,7 @@ async def test_every_answer_is_counted_with_its_outcome(keys: Keys) -> None:
 )
 async def test_anything_else_is_refused(keys: Keys, method: str, path: str, size: int, status: int) -> None:
     async with (
-        session(state(keys)) as client,
+        session(shown_by(keys)) as client,
         client.request(method, path, data=io.BytesIO(b"x" * size), ssl=trusting(keys)) as answer,
     ):
         assert (answer.status, answer.headers["Server"]) == (status, "scaler")
@@ -110,7 +112,7 @@ async def test_a_body_of_unknown_length_is_refused_before_it_is_read(keys: Keys)
         await asyncio.sleep(3600)
 
     async with (
-        session(state(keys)) as client,
+        session(shown_by(keys)) as client,
         client.post("/validate/rules", data=chunks(), ssl=trusting(keys)) as answer,
     ):
         assert answer.status == 411
@@ -128,12 +130,12 @@ async def test_more_long_requests_than_may_wait_are_told_to_come_again(
     monkeypatch.setattr(webhook, "review_rule", review)
     monkeypatch.setattr(webhook, "_LONG", 4)
     long = request(rule_config_map("{" + " " * 20_000))
-    served = state(keys)
+    metrics = Metrics()
 
     def turned_away() -> float:
-        return served.metrics.registry.get_sample_value("scaler_turned_away_total", {"server": "webhook"}) or 0
+        return metrics.registry.get_sample_value("scaler_turned_away_total", {"server": "webhook"}) or 0
 
-    async with session(served) as client:
+    async with session(shown_by(keys), metrics) as client:
 
         async def status() -> tuple[int, str]:
             async with client.post("/validate/rules", data=long, ssl=trusting(keys)) as answer:
@@ -160,7 +162,7 @@ async def test_long_requests_are_read_beside_the_loop_one_at_a_time(
 
     monkeypatch.setattr(webhook, "review_rule", review)
     short, long = request(rule_config_map("{")), request(rule_config_map("{" + " " * 20_000))
-    async with session(state(keys)) as client:
+    async with session(shown_by(keys)) as client:
 
         async def refused(body: bytes) -> bool:
             async with client.post("/validate/rules", data=body, ssl=trusting(keys)) as answer:
@@ -178,7 +180,7 @@ async def test_a_fault_of_ours_shows_no_traceback(keys: Keys, monkeypatch: pytes
     monkeypatch.setattr(webhook, "review_pod", broken)
     with capture_logs() as logs:
         async with (
-            session(state(keys)) as client,
+            session(shown_by(keys)) as client,
             client.post("/mutate/pods", data=b"{}", ssl=trusting(keys)) as answer,
         ):
             assert (answer.status, await answer.text()) == (500, "500 internal error\n")
@@ -186,12 +188,11 @@ async def test_a_fault_of_ours_shows_no_traceback(keys: Keys, monkeypatch: pytes
 
 
 async def test_a_new_certificate_is_shown_from_the_next_handshake_on(keys: Keys) -> None:
-    served = state(keys)
-    other = made()
-    async with session(served) as client:
+    certificate, other = shown_by(keys), made()
+    async with session(certificate) as client:
         async with client.post("/mutate/pods", data=b"{}", ssl=trusting(keys)) as answer:
             assert answer.status == 200
-        assert served.certificate.use(other.shown)
+        assert certificate.use(other.shown)
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await client.post("/mutate/pods", data=b"{}", ssl=trusting(keys))
         async with client.post("/mutate/pods", data=b"{}", ssl=trusting(other)) as answer:
@@ -199,7 +200,7 @@ async def test_a_new_certificate_is_shown_from_the_next_handshake_on(keys: Keys)
 
 
 async def test_without_a_certificate_no_handshake_succeeds(keys: Keys) -> None:
-    async with session(state()) as client:
+    async with session(ServerCertificate()) as client:
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.post("/mutate/pods", data=b"{}", ssl=trusting(keys))
 
@@ -209,7 +210,7 @@ async def test_nothing_older_than_tls_1_2_is_spoken(keys: Keys) -> None:
     old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         old.maximum_version = ssl.TLSVersion.TLSv1_1
-    async with session(state(keys)) as client:
+    async with session(shown_by(keys)) as client:
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.post("/mutate/pods", data=b"{}", ssl=old)
 
