@@ -1,28 +1,33 @@
-"""The rule document: from the ConfigMap that a user wrote to a `Rule`, or to the faults in it.
+"""The rule ConfigMap that a user wrote: its document, read into a `Rule` or the faults in it, and its annotations.
 
 `read_rule` is what the controller calls; it takes whatever is there and never raises. What is no JSON ends the reading
-at its first fault; all faults of meaning are found at once.
+at its first fault; all faults of meaning are found at once. An annotation that cannot be used gives a warning and the
+default, no error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
-from scaler.names import RULE_KEY
+from scaler.names import PREFIX, RULE_KEY
 from scaler.rules.check import check
-from scaler.rules.finding import Fault, Finding, Level, pointer, printable
+from scaler.rules.finding import Fault, Finding, Level, pointer, printable, shown
 from scaler.rules.limits import MAX_BYTES, MAX_PARTS
-from scaler.rules.options import read_options
-from scaler.rules.rule import Rule, RuleOptions
+from scaler.rules.rule import CountsFrom, Rule, RuleOptions, Trade
 from scaler.rules.text import decode, line_starts, offsets, place
 
 MAX_FAULTS = 100
 """That a person reads."""
 REMEMBERED = 16
 """Documents that need not be judged again."""
+_ANNOTATIONS = ("metadata", "annotations")
+LONGEST_DELAY = 24 * 3600
+"""Seconds."""
 
 
 class RuleReading(msgspec.Struct, frozen=True):
@@ -36,21 +41,21 @@ class RuleReading(msgspec.Struct, frozen=True):
 
 def read_rule(data: Mapping[str, str], binary_keys: Collection[str], annotations: Mapping[str, str]) -> RuleReading:
     """Read a rule from a ConfigMap's `data`, the keys of its `binaryData` and its annotations. Never raises."""
-    options, warnings = read_options(annotations)
+    options, odd = read_options(annotations)
     text = data.get(RULE_KEY)
     if isinstance(text, str):
         rule, faults = judge(text)
     else:
         text, rule, faults = "", None, (key_fault(data, binary_keys),)
-    found = findings(faults, text)
-    errors = tuple(finding for finding in found if finding.level == "error")
-    return RuleReading(rule, options, errors, (*(one for one in found if one.level == "warning"), *warnings))
+    found = findings((*faults, *odd), text)
+    errors, warnings = (tuple(one for one in found if one.level == level) for level in ("error", "warning"))
+    return RuleReading(rule, options, errors, warnings)
 
 
 def unread(size: int, annotations: Mapping[str, str]) -> RuleReading:
     """Of a document of so many bytes, which are too many to be kept."""
-    options, warnings = read_options(annotations)
-    return RuleReading(None, options, findings((_too_large(size),), ""), warnings)
+    options, odd = read_options(annotations)
+    return RuleReading(None, options, findings((_too_large(size),), ""), findings(odd, ""))
 
 
 def judge(text: str) -> tuple[Rule | None, tuple[Fault, ...]]:
@@ -130,3 +135,56 @@ def _placed(faults: Sequence[Fault], text: str) -> list[Fault]:
 def _finding(fault: Fault, line: int, column: int) -> Finding:
     message, hint = printable(fault.message), printable(fault.hint)
     return Finding(fault.level, fault.code, pointer(fault.path), line, column, message, hint)
+
+
+# Annotations
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if re.fullmatch("-?[0-9]{1,10}", text) else None
+
+
+def _duration(text: str) -> float | None:
+    """`1h30m`, `5m`, `300s`, in seconds."""
+    match = re.fullmatch("(?=.)(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?", text)
+    hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (LONGEST_DELAY, 0, 0)
+    found = 3600 * hours + 60 * minutes + seconds
+    return float(found) if found <= LONGEST_DELAY else None
+
+
+_switch = {"true": True, "false": False, "on": True, "off": False}.get
+_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "paused": (_switch, '"true" or "false"'),
+    "counts-from": ({one.value: one for one in CountsFrom}.get, '"bound", "running" or "ready"'),
+    "trade": ({one.value: one for one in Trade}.get, '"when-not-serving", "always" or "off"'),
+    "arbitration": (_switch, '"on" or "off"'),
+    "service-priority": (_integer, 'an integer in quotes, for instance "100"'),
+    "preemptable": (_switch, '"true" or "false"'),
+    "scale-down-delay": (_duration, 'a duration of at most 24h, for instance "5m"'),
+}
+"""How each annotation is read (None: it cannot be used), and how to put it."""
+
+
+def read_options(annotations: Mapping[str, str]) -> tuple[RuleOptions, list[Fault]]:
+    """The options that annotations on a rule name, and a warning for each that cannot be used."""
+    values: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for name, (read, valid) in _OPTIONS.items():
+        text, field = annotations.get(PREFIX + name), name.replace("-", "_")
+        value = read(text) if isinstance(text, str) else None
+        if value is not None:
+            values[field] = value
+        elif text is not None:
+            default = getattr(RuleOptions(), field)
+            used = default if isinstance(default, str) else shown(default)
+            message = f"annotation {PREFIX}{name}: {shown(text)} is not {valid}; the default is used ({used})"
+            faults.append(
+                Fault("AnnotationInvalid", (*_ANNOTATIONS, PREFIX + name), message, f"write {valid}", "warning")
+            )
+    known = [PREFIX + name for name in _OPTIONS]
+    for name in annotations:
+        if name.startswith(PREFIX) and name not in known:
+            message = f"annotation {printable(name)} means nothing here"
+            hint = f"known are {', '.join(known)}"
+            faults.append(Fault("AnnotationUnknown", (*_ANNOTATIONS, name), message, hint, "warning"))
+    return RuleOptions(**values), faults

@@ -109,10 +109,8 @@ def believed(pair: KeyPair, names: Sequence[str], now: float) -> bool:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         return False
-    begins, ends = (
-        moment.timestamp() for moment in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
-    )
-    return {str(name.value) for name in found} == set(names) and begins <= now < ends
+    begins = certificate.not_valid_before_utc.timestamp()
+    return {str(name.value) for name in found} == set(names) and begins <= now < ends(pair)
 
 
 def _made(names: Sequence[str], now: float) -> KeyPair:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_KEY, RULE_LABEL
-from scaler.rules.document import immutable_fault, read_rule
+from scaler.rules.document import findings, immutable_fault, read_rule
 from scaler.rules.finding import Finding, printable
 from scaler.rules.values import as_list, as_text, at
 from scaler.serve.labelled import GroupsOf, label_warnings
@@ -126,8 +126,7 @@ def review_rule(body: bytes) -> Response:
     reading = read_rule(data, tuple(binary), at(meta, "annotations"))
     warnings, errors = reading.warnings, reading.errors
     if at(found).get("immutable"):
-        fault = immutable_fault()
-        warnings = (*warnings, Finding(fault.level, fault.code, "/immutable", 0, 0, fault.message, fault.hint))
+        warnings += findings([immutable_fault()], "")
     if old is not None and all(at(old, p).get(RULE_KEY) == at(found, p).get(RULE_KEY) for p in ("data", "binaryData")):
         warnings, errors = (*errors, *warnings), ()
     name = as_text(meta.get("name")) if errors else ""

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from scaler.rules.document import read_options
 from scaler.rules.finding import Finding
-from scaler.rules.options import read_options
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.tools.linting.configmap import RuleMap, is_rule_map, read_rule_map
 from scaler.tools.linting.document import read_document

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.names import PREFIX
-from scaler.rules.options import read_options
+from scaler.rules.document import read_options
 from scaler.rules.rule import CountsFrom, RuleOptions, Trade
 
 
@@ -25,7 +25,7 @@ from scaler.rules.rule import CountsFrom, RuleOptions, Trade
     ],
 )
 def test_each_annotation_is_read(name: str, value: str, expected: RuleOptions) -> None:
-    assert read_options({PREFIX + name: value}) == (expected, ())
+    assert read_options({PREFIX + name: value}) == (expected, [])
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_an_unusable_value_is_a_warning_and_the_default_stands(name: str, value:
     options, (warning,) = read_options({PREFIX + name: value})
     assert options == RuleOptions()
     assert (warning.level, warning.code) == ("warning", "AnnotationInvalid")
-    assert warning.pointer == f"/metadata/annotations/mind-cluster~1{name}"
+    assert warning.path == ("metadata", "annotations", f"mind-cluster/{name}")
 
 
 def test_an_unknown_annotation_of_ours_is_a_warning_and_foreign_ones_are_not_looked_at() -> None:

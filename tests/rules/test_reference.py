@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from scaler.names import PREFIX
-from scaler.rules.options import read_options
+from scaler.rules.document import read_options
 from scaler.tools.linting.lint import Source, lint
 from scaler.tools.linting.render import render
 from scaler.tools.linting.workloads import KINDS

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 import msgspec
 
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RULE_KEY
-from scaler.rules.document import immutable_fault, key_fault
+from scaler.rules.document import immutable_fault, key_fault, read_options
 from scaler.rules.finding import Fault, Finding, pointer, printable
-from scaler.rules.options import read_options
 from scaler.rules.rule import Rule
 from scaler.tools.linting.document import examine
 from scaler.tools.linting.guess import object_in_document
@@ -79,7 +78,7 @@ def _document(found: Object) -> tuple[Rule | None, list[Finding]]:
     value = rule_value(found)
     if value is None or value.string is None:
         fault = key_fault(_names(found, "data"), _names(found, "binaryData"))
-        return None, [found.finding(fault.path, fault.code, fault.message, fault.hint)]
+        return None, [found.placed(fault)]
     other = object_in_document(value.string)
     if other:
         message = f"the value is {other}, not a rule"
@@ -106,18 +105,14 @@ def _double_keys(found: Object) -> Iterator[Finding]:
 def _immutable(found: Object) -> Iterator[Finding]:
     value = found.root.get("immutable")
     if value is not None and value.text == "true":
-        fault = immutable_fault()
-        yield found.finding(fault.path, fault.code, fault.message, fault.hint, fault.level)
+        yield found.placed(immutable_fault())
 
 
 def _options(found: Object) -> Iterator[Finding]:
     holder = found.root.get("metadata", "annotations")
     members = holder.members if holder else []
-    _, warnings = read_options({key.text: value.string for key, value in members if value.string is not None})
-    for warning in warnings:
-        name = warning.pointer.removeprefix("/metadata/annotations/").replace("~1", "/").replace("~0", "~")
-        placed = found.finding(("metadata", "annotations", name), warning.code, "")
-        yield msgspec.structs.replace(warning, line=placed.line, column=placed.column, file=found.file)
+    _, faults = read_options({key.text: value.string for key, value in members if value.string is not None})
+    yield from map(found.placed, faults)
 
 
 def _names(found: Object, field: str) -> list[str]:
