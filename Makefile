@@ -78,6 +78,13 @@ types: dev  ## mypy --strict
 contracts: dev  ## Who may import whom (.importlinter)
 	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 
+.PHONY: generated
+generated: chart  ## Write every file that follows from the code: page of settings, JSON Schemas, Helm chart
+	@$(PY) -m scaler.tools.settings_page >build.tmp && mv build.tmp docs/reference/settings.md
+	@$(PY) -m scaler schema rule >build.tmp && mv build.tmp schemas/elastic_scaling.schema.json
+	@$(PY) -m scaler schema service >build.tmp && mv build.tmp schemas/service.schema.json
+	@$(PY) -m scaler schema scenario >build.tmp && mv build.tmp schemas/scenario.schema.json
+
 .PHONY: size
 size: dev  ## Lines of controller, simulation and test helpers against their limits (.ci/size.py)
 	@$(PY) .ci/size.py

@@ -154,7 +154,7 @@ def test_paths_are_relative_to_the_file() -> None:
 
 def test_the_schema_in_the_repository_is_fresh() -> None:
     fresh = json.dumps(json_schema(), indent=2) + "\n"
-    assert (ROOT / "schemas" / "scenario.schema.json").read_text() == fresh, "run: scaler schema scenario > schemas/..."
+    assert (ROOT / "schemas" / "scenario.schema.json").read_text() == fresh, "run: make generated"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

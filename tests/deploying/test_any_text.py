@@ -142,7 +142,7 @@ def test_any_values_are_a_service_or_have_mistakes_with_places(config: dict[str,
 
 def test_the_schema_in_the_repository_is_fresh() -> None:
     fresh = json.dumps(json_schema(), indent=2) + "\n"
-    assert (ROOT / "schemas" / "service.schema.json").read_text() == fresh, "run: scaler schema service > schemas/..."
+    assert (ROOT / "schemas" / "service.schema.json").read_text() == fresh, "run: make generated"
 
 
 def test_every_key_is_documented() -> None:
