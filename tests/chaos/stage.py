@@ -191,7 +191,7 @@ class Stage:
             others = [Quota(api("quota"), clock), *makers(api("makers"), clock)]
             return [*others, *machines(api("machines"), clock, made.seed, gangs=made.gangs)]
         return [
-            GangScheduler(api("scheduler"), clock, gangs=made.gangs),
+            GangScheduler(api("scheduler"), gangs=made.gangs),
             Kubelet(api("kubelet"), clock, timings=TIMINGS, seed=made.seed),
             FaultActor(api("fault-actor"), clock, detection=2.0, grace_over_time=60.0),
             MindIEController(api("mindie"), clock, patience=15.0),

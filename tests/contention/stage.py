@@ -11,9 +11,8 @@ from scaler.decide.world import Decision
 from scaler.decide.world import World as Seen
 from scaler.kube.api import KubeApi
 from scaler.sim import loop
-from scaler.sim.actors.faulty_api import FaultyApi
+from scaler.sim.actors.faulty_api import Curses, FaultyApi
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.curses import Curses
 from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline

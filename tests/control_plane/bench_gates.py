@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from scaler.kube.api import CONFIG_MAPS, NAMESPACES, PODS, KubeApi, Object
-from scaler.names import GATE
-from scaler.sim.actors.mindie import RULE_KEY
+from scaler.names import GATE, RULE_KEY
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.bench_reaction import PARALLEL, PLACE, Climb, Kubelet, row, rule, timed

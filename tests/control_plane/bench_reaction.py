@@ -24,7 +24,7 @@ import msgspec
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NAMESPACES, NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
-from scaler.sim.actors.mindie import RULE_KEY
+from scaler.names import RULE_KEY
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.apiserver.kinds import BINDINGS

@@ -147,7 +147,7 @@ class _RealWorld(World):
         return [
             self._recorder,
             _StatusReader(api, self._recorder, self._timeline),
-            GangScheduler(api, clock, period=timing.schedule_period),
+            GangScheduler(api, period=timing.schedule_period),
             FaultActor(api, clock, detection=timing.fault_detection),
             MindIEController(api, clock, patience=timing.mindie_patience),
         ]

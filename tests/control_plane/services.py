@@ -140,7 +140,7 @@ class ServicesStage(Stage):
         yield self._mirror
         yield FaultActor(self.api, clock, detection=0.5)
         if self.way.gangs and not real.volcano:
-            yield GangScheduler(self.api, clock, period=0.2)
+            yield GangScheduler(self.api, period=0.2)
             yield PodGroups(self.api)
         if self.way.beside_operator and not self.way.gangs:
             yield _Queue(self.api)

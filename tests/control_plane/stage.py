@@ -161,7 +161,7 @@ async def playing(api: KubeApi, actors: Iterable[Any]) -> AsyncIterator[None]:
 async def staged(plane: ControlPlane, *, npu_nodes: int = 0, detection: float = 0.5) -> AsyncIterator[Stage]:
     """A cluster with a gang scheduler and a fault actor for as long as the block lasts."""
     async with plane.client() as api:
-        actors = (GangScheduler(api, wall_clock(), period=0.2), FaultActor(api, wall_clock(), detection=detection))
+        actors = (GangScheduler(api, period=0.2), FaultActor(api, wall_clock(), detection=detection))
         async with playing(api, actors):
             stage = Stage(api)
             await stage.add_npu_nodes(npu_nodes)

@@ -11,11 +11,10 @@ from scaler.clock import Clock
 from scaler.kube.api import POD_GROUPS, PODS, Object
 from scaler.sim import loop
 from scaler.sim.actors import objects
-from scaler.sim.actors.faulty_api import Never
+from scaler.sim.actors.faulty_api import Curse, Curses, Never
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.curses import Curses
 from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
-from scaler.sim.stories.scenario import Curse, Scenario
+from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
 from scaler.sim.stories.world import World
 

@@ -28,7 +28,7 @@ def controllers(stage: Stage) -> list[Any]:
 
 def everybody(stage: Stage) -> list[Any]:
     api = stage.cluster
-    return [*controllers(stage), GangScheduler(api, stage.clock), Kubelet(api, stage.clock, timings=QUICK)]
+    return [*controllers(stage), GangScheduler(api), Kubelet(api, stage.clock, timings=QUICK)]
 
 
 def images(stage: Stage) -> list[str]:

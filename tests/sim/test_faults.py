@@ -22,7 +22,7 @@ async def after_a_node_fault(labels: dict[str, str], seconds: float, *, on_pods:
     await stage.nodes("n0", "n1")
     await stage.gang("g", members=2, **{"pod_labels" if on_pods else "labels": labels})
     actors: list[Any] = [
-        GangScheduler(stage.cluster, stage.clock),
+        GangScheduler(stage.cluster),
         Kubelet(stage.cluster, stage.clock, timings=TIMINGS),
         FaultActor(stage.cluster, stage.clock, detection=5),
     ]
@@ -68,7 +68,7 @@ def test_an_exit_code_costs_one_retry_until_none_is_left() -> None:
         await stage.nodes("n0")
         await stage.gang("g", labels={"fault-scheduling": "force", "fault-retry-times": "2"})
         actors: list[Any] = [
-            GangScheduler(stage.cluster, stage.clock),
+            GangScheduler(stage.cluster),
             Kubelet(stage.cluster, stage.clock, timings=TIMINGS),
         ]
         actor = FaultActor(stage.cluster, stage.clock, detection=1)

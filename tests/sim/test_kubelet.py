@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scaler.kube.api import PODS
 from scaler.sim.actors import objects
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, crash_looping, exit_pod
+from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, change_node
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
@@ -16,7 +16,7 @@ TIMINGS = KubeletTimings(start=(10, 10), ready=(20, 20), stop=(2, 2), crash_back
 async def running_pod(stage: Stage, policy: str = "Never") -> None:
     await stage.nodes("n0")
     await stage.gang("g", pod_spec={"restartPolicy": policy})
-    await stage.play(40, GangScheduler(stage.cluster, stage.clock), kubelet(stage))
+    await stage.play(40, GangScheduler(stage.cluster), kubelet(stage))
 
 
 def kubelet(stage: Stage) -> Kubelet:
@@ -28,7 +28,7 @@ def test_a_bound_pod_runs_then_is_ready() -> None:
         stage = Stage()
         await stage.nodes("n0")
         await stage.gang("g")
-        actors = GangScheduler(stage.cluster, stage.clock), kubelet(stage)
+        actors = GangScheduler(stage.cluster), kubelet(stage)
         await stage.play(8, *actors)
         assert stage.phases() == {"g-0": "Pending"}
         await stage.play(15, *actors)
@@ -85,10 +85,10 @@ def test_a_crash_of_a_pod_that_always_restarts_backs_off_and_runs_again() -> Non
         await running_pod(stage, "Always")
         await exit_pod(stage.cluster, stage.pod_object("g-0"), now=stage.clock.now(), code=1)
         await stage.play(5, kubelet(stage))
-        assert crash_looping(stage.pod_object("g-0"))
+        assert objects.crash_looping(stage.pod_object("g-0"))
         await stage.play(40, kubelet(stage))
         pod = stage.pod_object("g-0")
-        assert (crash_looping(pod), objects.restarts(pod), objects.ready(pod)) == (False, 1, True)
+        assert (objects.crash_looping(pod), objects.restarts(pod), objects.ready(pod)) == (False, 1, True)
 
     run(main())
 

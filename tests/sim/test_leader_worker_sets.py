@@ -43,7 +43,7 @@ def controllers(stage: Stage, *, gang: bool = True) -> list[Any]:
 
 def everybody(stage: Stage) -> list[Any]:
     api = stage.cluster
-    return [*controllers(stage), GangScheduler(api, stage.clock), Kubelet(api, stage.clock, timings=QUICK)]
+    return [*controllers(stage), GangScheduler(api), Kubelet(api, stage.clock, timings=QUICK)]
 
 
 async def staged(lws: Object, *, nodes: int = 4) -> Stage:
@@ -175,7 +175,7 @@ def test_with_exclusive_topology_workers_wait_until_their_leader_has_a_node() ->
         lws = leader_worker_set(replicas=1)
         lws["metadata"]["annotations"] = topology
         stage.cluster.apply([lws])
-        scheduler = GangScheduler(stage.cluster, stage.clock, gangs=False)
+        scheduler = GangScheduler(stage.cluster, gangs=False)
 
         async def add_a_node() -> None:
             await asyncio.sleep(5)

@@ -40,7 +40,7 @@ def actors(stage: Stage, **options: Any) -> list[Any]:
     api = stage.cluster
     return [
         AscendOperator(api.client("operator"), stage.clock, **options),
-        GangScheduler(api, stage.clock),
+        GangScheduler(api),
         Kubelet(api, stage.clock),
     ]
 

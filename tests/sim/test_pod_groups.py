@@ -21,7 +21,7 @@ HELD: Object = {"schedulingGates": [{"name": "hold"}]}
 
 def everybody(stage: Stage, **scheduler: Any) -> list[Any]:
     api = stage.cluster
-    scheduling = GangScheduler(api, stage.clock, **scheduler)
+    scheduling = GangScheduler(api, **scheduler)
     return [Deployments(api), ReplicaSets(api), PodGroups(api), scheduling]
 
 

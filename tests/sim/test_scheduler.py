@@ -11,7 +11,7 @@ from tests.sim.stage import Stage
 
 
 def scheduler(stage: Stage) -> GangScheduler:
-    return GangScheduler(stage.cluster, stage.clock)
+    return GangScheduler(stage.cluster)
 
 
 def test_a_gang_is_bound_whole_and_its_group_runs() -> None:
@@ -84,7 +84,7 @@ def test_nobody_promises_which_of_equal_gangs_goes_first_nor_which_of_equal_node
         await stage.nodes("n0", "n1")
         for name in ("a", "b", "c"):
             await stage.gang(name)
-        await stage.play(3, GangScheduler(stage.cluster, stage.clock, seed=seed))
+        await stage.play(3, GangScheduler(stage.cluster, seed=seed))
         return stage.nodes_by_pod()
 
     assert run(seats(0)) == {"a-0": "n0", "b-0": "n1", "c-0": ""}
@@ -197,7 +197,7 @@ def test_a_group_in_the_queue_keeps_room_from_others_unless_enqueuing_is_forced_
         waiting = {"nodeSelector": {"zone": "b"}, "schedulingGates": [{"name": gate} for gate in gates]}
         await stage.gang("first", pod_spec=waiting)
         await stage.gang("second")
-        await stage.play(5, GangScheduler(stage.cluster, stage.clock, force_enqueue=force_enqueue))
+        await stage.play(5, GangScheduler(stage.cluster, force_enqueue=force_enqueue))
         return stage.group_phases()["second"]
 
     assert run(main(True, [])) == "Running"
@@ -215,7 +215,7 @@ def test_a_group_keeps_room_in_the_queue_without_any_pod() -> None:
         async def script() -> None:
             await stage.gang("second")
 
-        scheduling = GangScheduler(stage.cluster, stage.clock, force_enqueue=False)
+        scheduling = GangScheduler(stage.cluster, force_enqueue=False)
         await stage.play(5, scheduling, script=script())
         assert stage.group_phases() == {"empty": "Inqueue", "second": "Pending"}
 

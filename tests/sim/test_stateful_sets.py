@@ -24,7 +24,7 @@ NEW_IMAGE: Object = {"template": {"spec": {"containers": [{"name": "server", "im
 
 def everybody(stage: Stage) -> list[Any]:
     api = stage.cluster
-    return [StatefulSets(api), GangScheduler(api, stage.clock), Kubelet(api, stage.clock, timings=QUICK)]
+    return [StatefulSets(api), GangScheduler(api), Kubelet(api, stage.clock, timings=QUICK)]
 
 
 async def update(stage: Stage, spec: Object) -> None:

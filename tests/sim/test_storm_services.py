@@ -43,7 +43,7 @@ def controllers(stage: Stage) -> list[Any]:
 
 def everybody(stage: Stage) -> list[Any]:
     api = stage.cluster
-    return [*controllers(stage), GangScheduler(api, stage.clock), Kubelet(api, stage.clock, timings=QUICK)]
+    return [*controllers(stage), GangScheduler(api), Kubelet(api, stage.clock, timings=QUICK)]
 
 
 async def change(stage: Stage, path: str, value: Any) -> None:

@@ -21,7 +21,7 @@ QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
 
 def everybody(stage: Stage) -> list[Any]:
     api = stage.cluster
-    return [VolcanoJobs(api), GangScheduler(api, stage.clock), Kubelet(api, stage.clock, timings=QUICK)]
+    return [VolcanoJobs(api), GangScheduler(api), Kubelet(api, stage.clock, timings=QUICK)]
 
 
 def policy(event: str, action: str) -> Object:

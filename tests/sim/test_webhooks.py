@@ -80,7 +80,7 @@ def test_beside_ascend_operator_all_pods_come_at_once_held_and_restarts_are_coun
         operator = AscendOperator(stage.cluster.client("operator"), stage.clock)
         api = stage.cluster
         await stage.play(
-            60, operator, GangScheduler(api, stage.clock), Kubelet(api, stage.clock), script=take_one_back()
+            60, operator, GangScheduler(api), Kubelet(api, stage.clock), script=take_one_back()
         )  # fmt: skip
         pods = {objects.name(pod): pod for pod in api.peek(PODS)}
         assert set(stage.nodes_by_pod().values()) == {""}

@@ -39,7 +39,7 @@ async def applied(path: Path, kind: str, *, alive: str = "", gangs: bool = True)
     actors: list[Any] = list(owners(stage.cluster))
     if alive:
         await stage.nodes("n0", npu=64, npu_resource=alive, labels={"cloud.google.com/gke-nodepool": "a"})
-        actors.append(GangScheduler(stage.cluster, stage.clock, gangs=gangs))
+        actors.append(GangScheduler(stage.cluster, gangs=gangs))
         actors.append(Kubelet(stage.cluster, stage.clock, timings=QUICK))
     await stage.play(20, *actors)
     return stage, next(document for document in documents if document["kind"] == kind)

@@ -36,5 +36,5 @@ def machines(
     faults = FaultActor(api, clock, detection=2.0, grace_over_time=60.0)
     nodes = NodeLifecycle(api, clock, eviction=30.0, orphan=20.0)
     kubelet = Kubelet(api, clock, timings=TIMINGS, seed=seed)
-    scheduler = GangScheduler(api, clock, gangs=gangs, force_enqueue=force_enqueue)
+    scheduler = GangScheduler(api, gangs=gangs, force_enqueue=force_enqueue)
     return [scheduler, kubelet, faults, nodes, GarbageCollector(api)]

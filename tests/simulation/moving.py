@@ -147,7 +147,7 @@ async def moving(nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: 
     on.cluster.apply([deployment()])
     api = on.cluster.client("world")
     actors: list[Actor] = [
-        GangScheduler(api, on.clock),
+        GangScheduler(api),
         DevicePlugin(api),
         Kubelet(api, on.clock),
         FaultActor(api, on.clock),

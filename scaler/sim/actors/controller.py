@@ -66,7 +66,8 @@ class Controller(StandIn):
         self._written: dict[Resource, int] = {}
         """The newest version of own writes."""
         self._deleted: dict[str, tuple[Resource, Key]] = {}
-        self._failed = False
+        self.failed = False
+        """A request of this round failed: there is another round soon."""
 
     @abstractmethod
     async def reconcile(self) -> None:
@@ -79,7 +80,7 @@ class Controller(StandIn):
     async def _round(self) -> float | None:
         if self._settled():
             await self.reconcile()
-        failed, self._failed = self._failed, False
+        failed, self.failed = self.failed, False
         return RETRY if failed or not self._settled() else None
 
     def _settled(self) -> bool:
@@ -112,7 +113,7 @@ class Controller(StandIn):
         try:
             made = await self.api.create(resource, objects.namespace(body), body)
         except KubeError:
-            self._failed = True
+            self.failed = True
             return False
         self._note(resource, made)
         return True
@@ -124,7 +125,7 @@ class Controller(StandIn):
         except (NotFoundError, ConflictError):
             return
         except KubeError:
-            self._failed = True
+            self.failed = True
             return
         self._note(resource, changed)
 
@@ -133,7 +134,7 @@ class Controller(StandIn):
         try:
             self._note(resource, await self.api.replace(resource, *key_of(obj), obj))
         except KubeError:
-            self._failed = True
+            self.failed = True
 
     async def status(self, resource: Resource, obj: Object, status: Object) -> None:
         """Written where it differs."""
@@ -141,14 +142,15 @@ class Controller(StandIn):
         if {**before, **status} != before:
             await self.patch(resource, obj, {"status": status}, subresource="status")
 
-    async def delete(self, resource: Resource, obj: Object, *, propagation: str = "Background") -> None:
-        """Of exactly this object; nothing where it is gone."""
+    async def delete(self, resource: Resource, obj: Object, **options: str) -> None:
+        """Of exactly this object, with options of KubeApi.delete; nothing where it is gone."""
+        given: Any = {"propagation_policy": "Background", **options}
         try:
-            await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj), propagation_policy=propagation)
+            await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj), **given)
         except (NotFoundError, ConflictError):
             return
         except KubeError:
-            self._failed = True
+            self.failed = True
             return
         self._deleted[objects.uid(obj)] = resource, key_of(obj)
 

@@ -1,20 +1,26 @@
-"""A KubeApi with trouble on demand, the one way in which a scenario spoils what somebody sees of the API server.
+"""The faults of a scenario: a KubeApi with trouble on demand, and curses on instances.
 
 Requests fail and watches break for a time (`fail`, `cut_watches`): a failed write may or may not have taken effect, as
-with a real API server. And pods of cursed instances are not created: `Never` says what never happens to an instance;
-those stand-ins whose part it is ask before they do it. Must not: change anything by itself, or know of scenarios.
+with a real API server. A curse says what never happens to an instance (`Never`). Pods are refused here; a stand-in
+calls `Curses` before it does what else may be cursed. Must not: change anything by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any
+
+from pydantic import Field, model_validator
 
 from scaler.kube.api import PODS, KubeApi, Object, Page, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
+from scaler.sim.actors import objects
+from scaler.sim.stories.fields import Model, Name, Seconds
+from scaler.sim.stories.instances import claim_of
 
 LOOK_AGAIN = 1.0
 """Seconds until something that is withheld is asked about again, for a curse that ends."""
@@ -39,25 +45,65 @@ class Never(StrEnum):
     """The kubelet ends none of its pods; only who deletes them by force does."""
 
 
-Cursed = Callable[[Never, Object], bool]
-"""Whether this never happens, at present, to the instance that an object belongs to: a pod, a PodGroup or a job."""
+class Curse(Model):
+    """What never happens to an instance: somebody does not do their part."""
+
+    of: Name = Field(
+        description="`namespace/instance`: the name of a job, or what the names of pods begin with; * is any text."
+    )
+    never: Never = Field(
+        description="bound: the scheduler binds none of its pods; half-bound: only the first of them; enqueued: its "
+        "PodGroup stays Pending; made: its owner makes no pods; created: the API server refuses its pods; running: its "
+        "pods never start; ending: its terminating pods stay."
+    )
+    since: Seconds = Field(0.0, alias="from", description="When it begins.")
+    until: Seconds | None = Field(None, description="When it ends; default is never.")
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Curse:
+        if self.until is not None and self.until <= self.since:
+            raise ValueError(f"it ends (until: {self.until:g} s) before it begins (from: {self.since:g} s)")
+        return self
+
+    def holds(self, now: float) -> bool:
+        return self.since <= now and (self.until is None or now < self.until)
+
+    def means(self, obj: Object) -> bool:
+        """The object, an owner of it, or the instance that its owners wrote onto it has this name."""
+        namespace, _, name = self.of.rpartition("/")
+        if not fnmatchcase(objects.namespace(obj), namespace or "default"):
+            return False
+        owners = [str(owner.get("name", "")) for owner in obj["metadata"].get("ownerReferences") or []]
+        names = (objects.name(obj), *owners, claim_of(obj, {}).instance)
+        return any(fnmatchcase(found, name) or fnmatchcase(found, f"{name}-*") for found in names)
 
 
-def nobody(_never: Never, _obj: Object) -> bool:
-    """No curse at all."""
-    return False
+class Curses:
+    """Called with what never happens and an object: a pod, a PodGroup or a job. `elapsed`: seconds since the start."""
+
+    def __init__(self, curses: Sequence[Curse] = (), elapsed: Callable[[], float] = lambda: 0.0) -> None:
+        self._curses = tuple(curses)
+        self._elapsed = elapsed
+        self.unmet = list(curses)
+        """Those that meant no object yet: their names may be wrong."""
+
+    def __call__(self, never: Never, obj: Object) -> bool:
+        """Whether a curse holds now for the instance that the object belongs to."""
+        meant = [curse for curse in self._curses if curse.means(obj)]
+        self.unmet = [curse for curse in self.unmet if curse not in meant]
+        return any(curse.never is never and curse.holds(self._elapsed()) for curse in meant)
 
 
 class FaultyApi(KubeApi):
-    """Passes everything on to `api` until told otherwise.
+    """Passes everything on to `api`, but for faults and curses.
 
-    `maker`: the view of an owner that makes pods; what is never made does not even reach the API server.
+    `owner`: the view of a controller that makes pods; what is never made does not even reach the API server.
     """
 
-    def __init__(self, api: KubeApi, cursed: Cursed = nobody, *, maker: bool = False, seed: int = 0) -> None:
+    def __init__(self, api: KubeApi, cursed: Curses | None = None, *, owner: bool = False, seed: int = 0) -> None:
         self._api = api
-        self._cursed = cursed
-        self._maker = maker
+        self._cursed = cursed or Curses()
+        self._owner = owner
         self._random = random.Random(seed)  # noqa: S311 - for faults, not for secrets
         self._share = 0.0
         self._failing_until = 0.0
@@ -80,10 +126,10 @@ class FaultyApi(KubeApi):
             return None
         return status_error(500, "InternalError", "injected by the scenario")
 
-    def _refuse(self) -> None:
-        fault = self._fault()
-        if fault:
+    async def _read(self, send: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
+        if fault := self._fault():
             raise fault
+        return await send(*args, **options)
 
     async def _write(self, send: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
         """The fault comes before the request, or after it has taken effect."""
@@ -96,13 +142,11 @@ class FaultyApi(KubeApi):
         return answer
 
     async def list(self, *args: Any, **options: Any) -> Page[Any]:
-        self._refuse()
-        page: Page[Any] = await self._api.list(*args, **options)
+        page: Page[Any] = await self._read(self._api.list, *args, **options)
         return page
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Any:
-        self._refuse()
-        return await self._api.get(resource, namespace, name)
+        return await self._read(self._api.get, resource, namespace, name)
 
     async def create(self, resource: Resource, namespace: str | None, body: Any) -> Any:
         return await self._write(self._create, resource, namespace, body)
@@ -117,7 +161,8 @@ class FaultyApi(KubeApi):
         await self._write(self._api.delete, *args, **options)
 
     async def watch(self, *args: Any, **options: Any) -> AsyncGenerator[WatchEvent[Any], None]:
-        self._refuse()
+        if fault := self._fault():
+            raise fault
         stream = aiter(self._api.watch(*args, **options))
         while True:
             try:
@@ -147,7 +192,7 @@ class FaultyApi(KubeApi):
         metadata = body.get("metadata") or {}
         name = str(metadata.get("name") or metadata.get("generateName") or "")
         pod = {**body, "metadata": {**metadata, "name": name, "namespace": namespace or ""}}
-        if self._maker and self._cursed(Never.MADE, pod):
+        if self._owner and self._cursed(Never.MADE, pod):
             return NotSentError("never made: the scenario's curse")
         if self._cursed(Never.CREATED, pod):
             words = f'pods "{name}" is forbidden: never created, by the scenario\'s curse'

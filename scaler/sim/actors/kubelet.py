@@ -17,7 +17,7 @@ from scaler.kube.api import NODES, PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import RETRY, StandIn, attempt, merge
 from scaler.sim.actors.devices import host_address, pod_address
-from scaler.sim.actors.faulty_api import LOOK_AGAIN, Cursed, Never, nobody
+from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
 from scaler.sim.actors.mirror import key_of
 from scaler.sim.stories.fields import Model, Range, Seconds
 
@@ -40,13 +40,13 @@ class Kubelet(StandIn):
 
     def __init__(
         self, api: KubeApi, clock: Clock, *, timings: KubeletTimings | None = None, seed: int = 0,
-        cursed: Cursed = nobody,
+        cursed: Curses | None = None,
     ) -> None:  # fmt: skip
         super().__init__(api, PODS, NODES)
         self._clock = clock
         self._timings = timings or KubeletTimings()
         self._seed = seed
-        self._cursed = cursed
+        self._cursed = cursed or Curses()
         self._since: dict[tuple[str, str], float] = {}
         """When a pod (uid) was first seen at a stage: bound, running, stopping, crashed."""
 
@@ -82,7 +82,7 @@ class Kubelet(StandIn):
             return "stopping", min(grace, self._draw(pod, self._timings.stop))
         if objects.ended(pod):
             return "", 0.0
-        if crash_looping(pod):
+        if objects.crash_looping(pod):
             times = objects.restarts(pod)
             return f"crashed {times}", min(300.0, self._timings.crash_backoff * 2 ** max(0, times - 1))
         if objects.phase(pod) != "Running":
@@ -105,11 +105,6 @@ class Kubelet(StandIn):
         else:
             status = running_status(pod, now=self._clock.now(), ready=stage.startswith("running"))
             await write_status(self.api, pod, status)
-
-
-def crash_looping(pod: Object) -> bool:
-    waiting = ((c.get("state") or {}).get("waiting") or {} for c in objects.containers(pod))
-    return any(state.get("reason") == "CrashLoopBackOff" for state in waiting)
 
 
 def running_status(pod: Object, *, now: float, ready: bool) -> Object:

@@ -139,7 +139,7 @@ class LeaderWorkerSets(Controller):
         """Deletes the leader, in the foreground, whose workers go before it."""
         leader = pod if _leads(pod) else self._leader_of(pod, members)
         if leader is not None and not objects.terminating(leader):
-            await self.delete(PODS, leader, propagation="Foreground")
+            await self.delete(PODS, leader, propagation_policy="Foreground")
 
     def _leader_of(self, pod: Object, members: list[Object]) -> Object | None:
         """The leader to whose StatefulSet a worker belongs; none of another revision, and none that came later."""

@@ -17,14 +17,11 @@ from typing import Any
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, KubeApi, Object
 from scaler.kube.errors import KubeError
+from scaler.names import GROUP_LABEL, RULE_KEY, RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import RETRY, StandIn
 from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.placement import natural
-
-RULE_LABEL = "mind-cluster/scaling-rule"
-GROUP_LABEL = "mind-cluster/group-name"
-RULE_KEY = "elastic_scaling.json"
 
 Service = tuple[str, str, str]
 """(namespace, rule, jobID)"""

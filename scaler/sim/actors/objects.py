@@ -9,11 +9,10 @@ from functools import lru_cache
 
 from scaler.kube.api import Object
 from scaler.kube.quantity import parse_quantity
+from scaler.names import RULE_LABEL
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 """Pod annotation: the name of its PodGroup."""
-
-_RULE = "mind-cluster/scaling-rule"
 
 
 @lru_cache(maxsize=10_000)
@@ -37,10 +36,10 @@ def annotations_of(obj: Object) -> dict[str, str]:
 def scaling_labels(obj: Object) -> dict[str, str]:
     """Where the rule, the group and the service of a job or a pod stand: in its labels or its first pod template's."""
     own = labels_of(obj)
-    if _RULE in own:
+    if RULE_LABEL in own:
         return own
     parts = [*(spec(obj).get("replicaSpecs") or {}).values(), *(spec(obj).get("tasks") or [])]
-    return next((found for part in parts if _RULE in (found := _template_labels(part))), own)
+    return next((found for part in parts if RULE_LABEL in (found := _template_labels(part))), own)
 
 
 def namespace(obj: Object) -> str:
@@ -118,6 +117,11 @@ def node_ready(node: Object | None) -> bool:
 def containers(pod: Object) -> list[Object]:
     """Their statuses."""
     return status(pod).get("containerStatuses") or []
+
+
+def crash_looping(pod: Object) -> bool:
+    waiting = ((c.get("state") or {}).get("waiting") or {} for c in containers(pod))
+    return any(state.get("reason") == "CrashLoopBackOff" for state in waiting)
 
 
 def restarts(pod: Object) -> int:

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from scaler.names import GROUP_LABEL, RULE_KEY, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER, read_replicas
 from scaler.sim.actors import objects
 from scaler.sim.actors import operator_status as status
-from scaler.sim.actors.faulty_api import LOOK_AGAIN, Cursed, Never, nobody
-from scaler.sim.actors.mindie import GROUP_LABEL, RULE_KEY, RULE_LABEL
+from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
 from scaler.sim.actors.mirror import Key, Mirror, key_of
 from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create
 from scaler.sim.actors.operator_tables import OperatorTables
@@ -45,11 +45,11 @@ class AscendOperator:
     A job that is `cursed` to be never made is never looked at.
     """
 
-    def __init__(self, api: KubeApi, clock: Clock, *, crashes: bool = False, cursed: Cursed = nobody) -> None:
+    def __init__(self, api: KubeApi, clock: Clock, *, crashes: bool = False, cursed: Curses | None = None) -> None:
         self._api = api
         self._clock = clock
         self._crashes = crashes
-        self._cursed = cursed
+        self._cursed = cursed or Curses()
         self._mirror = Mirror(api, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, DEPLOYMENTS)
         self._tables = OperatorTables(api, clock)
         self._retries = Retries()

@@ -22,7 +22,7 @@ from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_S
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import attempt, merge
-from scaler.sim.actors.faulty_api import Cursed, Never, nobody
+from scaler.sim.actors.faulty_api import Curses, Never
 from scaler.sim.actors.mirror import Mirror, key_of
 from scaler.sim.actors.placement import Room
 from scaler.sim.apiserver.kinds import BINDINGS
@@ -81,7 +81,7 @@ class GangScheduler:
 
     def __init__(
         self, api: KubeApi, clock: Clock, *, period: float = 1.0, gangs: bool = True, force_enqueue: bool = True,
-        seed: int = 0, cursed: Cursed = nobody,
+        seed: int = 0, cursed: Curses | None = None,
     ) -> None:  # fmt: skip
         self._seed = seed
         self._tie = random.Random(f"scheduler-{seed}") if seed else None  # noqa: S311 - for order, not for secrets
@@ -90,7 +90,7 @@ class GangScheduler:
         self._period = period
         self._by_group = gangs
         self._force_enqueue = force_enqueue
-        self._cursed = cursed
+        self._cursed = cursed or Curses()
         self._withheld = False
         """A curse kept something back in this session."""
         self._at_work = asyncio.Event()

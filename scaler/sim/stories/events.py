@@ -13,11 +13,11 @@ from typing import Any
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
+from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
 from scaler.sim.actors.devices import report_chips, report_node, report_switch
 from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.actors.kubelet import exit_pod
-from scaler.sim.actors.mindie import RULE_KEY
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node
 from scaler.sim.actors.placement import natural
 from scaler.sim.stories import scenario

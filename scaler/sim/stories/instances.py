@@ -13,11 +13,10 @@ from enum import StrEnum
 import msgspec
 
 from scaler.kube.api import Object
+from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.infer_operator import INDEX, MANAGED, ROLE, SERVICE
-from scaler.sim.actors.kubelet import crash_looping
 from scaler.sim.actors.leader_worker_sets import GROUP_INDEX, NAME, SIZE
-from scaler.sim.actors.mindie import GROUP_LABEL, RULE_LABEL
 from scaler.sim.actors.placement import natural
 from scaler.sim.actors.storm_services import POD_SET
 from scaler.sim.stories.loads import UNGOVERNED
@@ -141,7 +140,7 @@ def _condition(live: list[Object], expected: int, ready: set[str], present: int)
     if not live:
         return Condition.EMPTY
     bound = [pod for pod in live if objects.node_of(pod)]
-    if any(objects.ended(pod) or crash_looping(pod) or objects.node_of(pod) not in ready for pod in bound):
+    if any(objects.ended(pod) or objects.crash_looping(pod) or objects.node_of(pod) not in ready for pod in bound):
         return Condition.BROKEN
     if bound and (len(live) < expected or present > len(live)):
         return Condition.BROKEN

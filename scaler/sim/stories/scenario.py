@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from scaler.settings import Settings
-from scaler.sim.actors.faulty_api import Never
+from scaler.sim.actors.faulty_api import Curse
 from scaler.sim.actors.kubelet import KubeletTimings
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.stories.fields import Counts, File, Model, Name, Seconds
@@ -75,27 +75,6 @@ class Timing(KubeletTimings):
         60.0, description="How long a decode instance may lack nodes before a surplus prefill instance exits."
     )
     eviction: Seconds = Field(300.0, description="Time on a node that is not Ready before other pods are evicted.")
-
-
-class Curse(Model):
-    """What never happens to an instance: somebody does not do their part."""
-
-    of: Name = Field(
-        description="`namespace/instance`: the name of a job, or what the names of pods begin with; * is any text."
-    )
-    never: Never = Field(
-        description="bound: the scheduler binds none of its pods; half-bound: only the first of them; enqueued: its "
-        "PodGroup stays Pending; made: its owner makes no pods; created: the API server refuses its pods; running: its "
-        "pods never start; ending: its terminating pods stay."
-    )
-    since: Seconds = Field(0.0, alias="from", description="When it begins.")
-    until: Seconds | None = Field(None, description="When it ends; default is never.")
-
-    @model_validator(mode="after")
-    def _lasts(self) -> Curse:
-        if self.until is not None and self.until <= self.since:
-            raise ValueError(f"it ends (until: {self.until:g} s) before it begins (from: {self.since:g} s)")
-        return self
 
 
 class ObjectRef(Model):

@@ -21,7 +21,7 @@ from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.devices import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.faulty_api import FaultyApi, nobody
+from scaler.sim.actors.faulty_api import Curses, FaultyApi
 from scaler.sim.actors.kubelet import Kubelet
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeLifecycle, add_node
@@ -29,7 +29,6 @@ from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.owners import owners
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.load.service import LoadedService
-from scaler.sim.stories.curses import Curses
 from scaler.sim.stories.events import EventError, Happenings, node_specs
 from scaler.sim.stories.manifests import ManifestError, copied, read_manifests
 from scaler.sim.stories.recorder import Recorder
@@ -65,8 +64,7 @@ class World:
         ungoverned = {load.namespace: load.job_id for load in scenario.load if load.ungoverned}
         self._recorder = Recorder(api, clock, timeline, ungoverned)
         self._curses = Curses(scenario.curse, lambda: self._recorder.elapsed)
-        self._cursed = self._curses or nobody
-        self._faulty = controller_api or FaultyApi(api, self._cursed, seed=seed)
+        self._faulty = controller_api or FaultyApi(api, self._curses, seed=seed)
         self._scheduler: GangScheduler | None = None
         self._running: asyncio.Task[None] | None = None
         self._event: Event | None = None
@@ -115,15 +113,15 @@ class World:
 
     def _actors(self) -> Sequence[Actor]:
         timing = self._scenario.timing
-        api, clock, cursed = self._api, self._clock, self._cursed
-        making = FaultyApi(api, cursed, maker=True) if self._curses else api
-        scheduler = GangScheduler(api, clock, period=timing.schedule_period, seed=self._seed, cursed=cursed)
+        api, clock, curses = self._api, self._clock, self._curses
+        making = FaultyApi(api, curses, owner=True)
+        scheduler = GangScheduler(api, period=timing.schedule_period, seed=self._seed, cursed=curses)
         self._scheduler = scheduler
         return [
             self._recorder,
             scheduler,
             DevicePlugin(api),
-            Kubelet(api, clock, timings=timing, seed=self._seed, cursed=cursed),
+            Kubelet(api, clock, timings=timing, seed=self._seed, cursed=curses),
             ClusterD(api),
             FaultActor(api, clock, detection=timing.fault_detection),
             MindIEController(
@@ -137,7 +135,7 @@ class World:
             GarbageCollector(api),
             *owners(making),
             *(LoadedService(api, load, self._timeline, self._recorder) for load in self._scenario.load),
-            *([AscendOperator(making, clock, cursed=cursed)] if self._scenario.ascend_operator else []),
+            *([AscendOperator(making, clock, cursed=curses)] if self._scenario.ascend_operator else []),
         ]
 
     async def _furnish(self) -> None:
