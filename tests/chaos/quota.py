@@ -6,7 +6,8 @@ from scaler.clock import Clock, seconds_of
 from scaler.kube.api import PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
-from scaler.sim.actors.mirror import Mirror, key_of
+from scaler.sim.actors.controller import StandIn
+from scaler.sim.actors.mirror import key_of
 from scaler.sim.apiserver.admission import Review
 from tests.chaos.releases import gates_of
 
@@ -23,20 +24,15 @@ def hold_for_quota(review: Review) -> Object:
     return review.object
 
 
-class Quota:
+class Quota(StandIn):
     """Takes their gate off."""
 
     def __init__(self, api: KubeApi, clock: Clock) -> None:
-        self._api = api
+        super().__init__(api, PODS)
         self._clock = clock
-        self._mirror = Mirror(api, PODS)
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._mirror.drive(self._round, "quota")
 
     async def _round(self) -> float | None:
-        waiting = [pod for pod in self._mirror.all(PODS) if QUOTA in gates_of(pod)]
+        waiting = [pod for pod in self.mirror.all(PODS) if QUOTA in gates_of(pod)]
         for pod in waiting:
             if self._clock.now() - seconds_of(pod["metadata"]["creationTimestamp"]) >= PAUSE:
                 await self._let_go(pod)
@@ -48,6 +44,6 @@ class Quota:
             "spec": {"schedulingGates": [{"$patch": "delete", "name": QUOTA}]},
         }
         try:
-            await self._api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.STRATEGIC)
+            await self.api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.STRATEGIC)
         except KubeError:
             return  # gone, or tried again in a second

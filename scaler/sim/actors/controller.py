@@ -6,6 +6,7 @@ by one. Refusals and failures are left to the next round. Must not: know what an
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol
@@ -50,8 +51,18 @@ class StandIn(ABC):
         self.mirror = Mirror(api, *resources)
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        await self.mirror.drive(self._round, type(self).__name__)
+        """Follow the cluster and do what is due after changes, until cancelled."""
+        name = type(self).__name__
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.mirror.run(), name=f"{name} mirror")
+            group.create_task(self._work(), name=name)
+
+    async def _work(self) -> None:
+        pause: float | None = None
+        while True:
+            if pause is None or pause > 0:
+                await self.mirror.wait(pause)
+            pause = await self._round() if self.mirror.synced else None
 
     @abstractmethod
     async def _round(self) -> float | None:

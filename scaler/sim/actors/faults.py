@@ -40,9 +40,8 @@ class FaultActor(StandIn):
     async def _round(self) -> float | None:
         members = self._members()
         self._reports = reports(self.mirror.all(CONFIG_MAPS))
-        faults = [
-            (group, pod) for group in self._watched() for pod in members[key_of(group)] if self._faulty(group, pod)
-        ]
+        groups = [g for g in self.mirror.all(POD_GROUPS) if objects.status(g).get("phase") in {"Running", "Unknown"}]
+        faults = [(group, pod) for group in groups for pod in members[key_of(group)] if self._faulty(group, pod)]
         now = self._clock.now()
         self._faulty_since = {objects.uid(pod): self._faulty_since.get(objects.uid(pod), now) for _, pod in faults}
         due: dict[Key, list[Object]] = defaultdict(list)
@@ -65,24 +64,17 @@ class FaultActor(StandIn):
                 members[objects.namespace(pod), group].append(pod)
         return members
 
-    def _watched(self) -> list[Object]:
-        groups = self.mirror.all(POD_GROUPS)
-        return [group for group in groups if objects.status(group).get("phase") in {"Running", "Unknown"}]
-
     def _faulty(self, group: Object, pod: Object) -> bool:
         if _strategy(group, pod) not in {"force", "grace"} or not objects.node_of(pod):
             return False
-        return self._separated(pod) or self._failed(group, pod)
+        failed = objects.phase(pod) == "Failed" or objects.last_exit_code(pod) != 0
+        return self._separated(pod) or (failed and self._retries_left(group, pod) > 0)
 
     def _separated(self, pod: Object) -> bool:
         node = self.mirror.get(NODES, "", objects.node_of(pod))
         faults = reported(self._reports, objects.node_of(pod))
         hurt = faults.whole or bool(faults.chips & given_chips(pod))
         return hurt or not objects.node_ready(node) or objects.labels_of(pod).get("fault-type") == "Separate"
-
-    def _failed(self, group: Object, pod: Object) -> bool:
-        failed = objects.phase(pod) == "Failed" or objects.last_exit_code(pod) != 0
-        return failed and self._retries_left(group, pod) > 0
 
     def _retries_left(self, group: Object, pod: Object) -> int:
         try:
@@ -119,9 +111,7 @@ class FaultActor(StandIn):
         if not force:
             self._evicted.setdefault(objects.uid(pod), self._clock.now() + self._grace_over_time)
         grace = 0 if force else None
-        return await attempt(
-            self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=grace)
-        )  # fmt: skip
+        return await attempt(self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=grace))
 
 
 def _setting(group: Object, pod: Object, key: str) -> str:

@@ -53,22 +53,18 @@ class Kubelet(StandIn):
     async def _round(self) -> float | None:
         """Do what is due; seconds until something else will be, None when nothing is waiting for time."""
         pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod)]
-        self._forget(pods)
-        pauses = [pause for pod in pods if self._reports(pod) and (pause := await self._step(pod)) is not None]
-        return min(pauses, default=None)
-
-    def _forget(self, pods: list[Object]) -> None:
         present = {objects.uid(pod) for pod in pods}
         self._since = {key: since for key, since in self._since.items() if key[0] in present}
-
-    def _reports(self, pod: Object) -> bool:
-        return objects.node_ready(self.mirror.get(NODES, "", objects.node_of(pod)))
+        on_ready = [pod for pod in pods if objects.node_ready(self.mirror.get(NODES, "", objects.node_of(pod)))]
+        pauses = [pause for pod in on_ready if (pause := await self._step(pod)) is not None]
+        return min(pauses, default=None)
 
     async def _step(self, pod: Object) -> float | None:
         stage, delay = self._next(pod)
         if not stage:
             return None
-        if self._withheld(pod, stage):
+        never = {"stopping": Never.ENDING, "bound": Never.RUNNING}.get(stage)
+        if never is not None and self._cursed(never, pod):
             return LOOK_AGAIN
         remaining = self._since.setdefault((objects.uid(pod), stage), self._clock.now()) + delay - self._clock.now()
         if remaining > 0:
@@ -90,10 +86,6 @@ class Kubelet(StandIn):
         if not objects.ready(pod):
             return f"running {objects.restarts(pod)}", self._draw(pod, self._timings.ready)
         return "", 0.0
-
-    def _withheld(self, pod: Object, stage: str) -> bool:
-        never = {"stopping": Never.ENDING, "bound": Never.RUNNING}.get(stage)
-        return never is not None and self._cursed(never, pod)
 
     def _draw(self, pod: Object, bounds: tuple[float, float]) -> float:
         key = zlib.crc32(f"{objects.namespace(pod)}/{objects.name(pod)}/{bounds}".encode())

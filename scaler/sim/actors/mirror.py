@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
 from scaler.kube.api import EventType, KubeApi, Object, Resource
 from scaler.kube.errors import KubeError, NotFoundError
@@ -77,21 +77,6 @@ class Mirror:
             for resource in self._objects:
                 group.create_task(self._follow(resource), name=f"mirror {resource.plural}")
 
-    async def drive(self, react: Callable[[], Awaitable[float | None]], name: str) -> None:
-        """The life of a stand-in: follow the cluster and call `react` after changes, until cancelled.
-
-        `react` returns the seconds after which it wants to be called although nothing changed, None for never.
-        """
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.run(), name=f"{name} mirror")
-            group.create_task(self._react(react), name=name)
-
-    async def _react(self, react: Callable[[], Awaitable[float | None]]) -> None:
-        pause: float | None = None
-        while True:
-            await self.wait(pause)
-            pause = await react() if self.synced else None
-
     async def wait(self, timeout_seconds: float | None = None) -> bool:
         """Until something changed since the last call (True), or the timeout passed (False)."""
         try:
@@ -110,15 +95,11 @@ class Mirror:
                 while True:
                     version = await self._watch(resource, version)
             except NotFoundError:
-                self._take_as_empty(resource)
+                if self._objects[resource] or not self._synced[resource]:
+                    self._replace(resource, ())  # of a type that the cluster does not know there are no objects
                 await asyncio.sleep(_NOT_INSTALLED)
             except KubeError:
                 await asyncio.sleep(_RETRY)
-
-    def _take_as_empty(self, resource: Resource) -> None:
-        """Of a type that the cluster does not know there are no objects."""
-        if self._objects[resource] or not self._synced[resource]:
-            self._replace(resource, ())
 
     async def _list(self, resource: Resource) -> str:
         page = await self._api.list(resource)

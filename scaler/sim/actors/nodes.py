@@ -125,12 +125,10 @@ class NodeLifecycle(StandIn):
         if due > self._clock.now():
             return due - self._clock.now() if good else RETRY
         if good and (gone or not objects.terminating(pod)):
-            good = await attempt(self._delete(pod, gone))
+            grace = 0 if gone else None
+            good = await attempt(self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=grace))
         return None if good else RETRY
 
     async def _mark_unready(self, pod: Object) -> None:
         conditions = [c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"]
         await write_status(self.api, pod, {"conditions": [*conditions, {"type": "Ready", "status": "False"}]})
-
-    async def _delete(self, pod: Object, gone: bool) -> None:
-        await self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=0 if gone else None)

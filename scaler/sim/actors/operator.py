@@ -22,8 +22,9 @@ from scaler.names import GROUP_LABEL, RULE_KEY, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER, read_replicas
 from scaler.sim.actors import objects
 from scaler.sim.actors import operator_status as status
+from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
-from scaler.sim.actors.mirror import Key, Mirror, key_of
+from scaler.sim.actors.mirror import Key, key_of
 from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create
 from scaler.sim.actors.operator_tables import OperatorTables
 from scaler.workloads import ascendjob_objects as made
@@ -39,18 +40,17 @@ class _RefusedError(Exception):
     """The gate said no; `str()` is what the original writes into the job's condition."""
 
 
-class AscendOperator:
+class AscendOperator(StandIn):
     """One process of it. `crashes`: end with OperatorCrashError where the original does; else that is a refusal.
 
     A job that is `cursed` to be never made is never looked at.
     """
 
     def __init__(self, api: KubeApi, clock: Clock, *, crashes: bool = False, cursed: Curses | None = None) -> None:
-        self._api = api
+        super().__init__(api, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, DEPLOYMENTS)
         self._clock = clock
         self._crashes = crashes
         self._cursed = cursed or Curses()
-        self._mirror = Mirror(api, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, DEPLOYMENTS)
         self._tables = OperatorTables(api, clock)
         self._retries = Retries()
         self._due: dict[Key, float] = {}
@@ -62,28 +62,17 @@ class AscendOperator:
         self._pods: dict[str, tuple[str, str]] = {}
         """Pod uid -> owner and label `version` of the pods that exist."""
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="operator mirror")
-            group.create_task(self._work(), name="operator work")
-
-    async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            pause = min(self._due.values()) - loop.time() if self._due else None
-            if pause is None or pause > 0:
-                await self._mirror.wait(pause)
-            if self._mirror.synced:
-                self._count_lost_pods()
-                self._queue_changed_jobs()
-                await self._reconcile_next()
+    async def _round(self) -> float | None:
+        self._count_lost_pods()
+        self._queue_changed_jobs()
+        await self._reconcile_next()
+        return min(self._due.values()) - asyncio.get_running_loop().time() if self._due else None
 
     # what to look at
 
     def _count_lost_pods(self) -> None:
         """A pod of the present round that is gone, whoever deleted it, begins the next round."""
-        present = {objects.uid(pod): pod for pod in self._mirror.all(PODS)}
+        present = {objects.uid(pod): pod for pod in self.mirror.all(PODS)}
         for uid in self._pods.keys() - present.keys():
             owner, version = self._pods[uid]
             if version == str(self._rounds.get(owner, 0)):
@@ -94,8 +83,8 @@ class AscendOperator:
 
     def _queue_changed_jobs(self) -> None:
         now = asyncio.get_running_loop().time()
-        for job in self._mirror.all(ASCEND_JOBS):
-            owned = [obj for resource in (PODS, POD_GROUPS, SERVICES) for obj in self._mirror.owned(resource, job)]
+        for job in self.mirror.all(ASCEND_JOBS):
+            owned = [obj for resource in (PODS, POD_GROUPS, SERVICES) for obj in self.mirror.owned(resource, job)]
             versions = tuple(obj["metadata"]["resourceVersion"] for obj in (job, *owned))
             if self._looked_at.get(key_of(job)) != versions:
                 self._looked_at[key_of(job)] = versions
@@ -109,7 +98,7 @@ class AscendOperator:
             return
         key = min(ready, key=lambda key: (self._due[key], key))
         del self._due[key]
-        job = self._mirror.get(ASCEND_JOBS, *key)
+        job = self.mirror.get(ASCEND_JOBS, *key)
         if job is None:
             self._looked_at.pop(key, None)
             return
@@ -126,14 +115,14 @@ class AscendOperator:
 
     async def _reconcile(self, job: Object) -> None:
         place = key_of(job)
-        if self._mirror.get(DEPLOYMENTS, *place) is not None or objects.terminating(job):
+        if self.mirror.get(DEPLOYMENTS, *place) is not None or objects.terminating(job):
             return
         faults = read_job(job).faults
         if faults:
             await self._tell(job, status.Told("Failed", "JobValidFailed", faults[0]))
         elif status.finished(objects.status(job)):
             await self._clean_up(job)
-        elif 0 < _limit(job) < self._rounds.get(objects.uid(job), 0):
+        elif 0 < _backoff_limit(job) < self._rounds.get(objects.uid(job), 0):
             words = f"Job {objects.name(job)} has failed because it has reached the specified backoff limit"
             await self._tell(job, status.Told("Failed", "JobFailed", words))
         else:
@@ -145,7 +134,9 @@ class AscendOperator:
             await self._tell(job, status.not_scheduled(phase), lastReconcileTime=self._clock.timestamp())
             return
         await self._tables.keep(job, self._members(job))
-        await self._service(job)
+        service = made.service(read_job(job), job)
+        if self.mirror.get(SERVICES, *key_of(service)) is None:
+            await self._create_once(SERVICES, service)
         try:
             await self._pods_of_all_types(job)
         except (KubeError, _RefusedError) as error:
@@ -164,14 +155,9 @@ class AscendOperator:
         if copied:
             body["metadata"]["annotations"] = dict(copied)
         try:
-            return await self._api.get(POD_GROUPS, objects.namespace(job), objects.name(body))
+            return await self.api.get(POD_GROUPS, objects.namespace(job), objects.name(body))
         except NotFoundError:
-            return await self._api.create(POD_GROUPS, objects.namespace(job), body)
-
-    async def _service(self, job: Object) -> None:
-        body = made.service(read_job(job), job)
-        if self._mirror.get(SERVICES, *key_of(body)) is None:
-            await self._create_once(SERVICES, body)
+            return await self.api.create(POD_GROUPS, objects.namespace(job), body)
 
     async def _pods_of_all_types(self, job: Object) -> None:
         clusterd = await self._clusterd()
@@ -201,7 +187,7 @@ class AscendOperator:
         rule = labels.get(RULE_LABEL)
         if rule is None:
             return
-        config_map = await self._api.get(CONFIG_MAPS, objects.namespace(job), rule)
+        config_map = await self.api.get(CONFIG_MAPS, objects.namespace(job), rule)
         running: Counter[str] = Counter()
         allowed = True
         for group in self._groups_of_service(job):
@@ -223,12 +209,12 @@ class AscendOperator:
             labels = objects.labels_of(obj)
             return objects.namespace(obj), labels.get(RULE_LABEL), labels.get("jobID")
 
-        return (group for group in self._mirror.all(POD_GROUPS) if service(group) == service(job))
+        return (group for group in self.mirror.all(POD_GROUPS) if service(group) == service(job))
 
     def _members(self, job: Object) -> list[Object]:
         """By label in the namespace, without a look at the owner."""
         name, namespace = objects.name(job), objects.namespace(job)
-        pods = [pod for pod in self._mirror.all(PODS) if objects.namespace(pod) == namespace]
+        pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == namespace]
         return [pod for pod in pods if objects.labels_of(pod).get(_JOB_NAME) == name]
 
     async def _clean_up(self, job: Object) -> None:
@@ -236,25 +222,25 @@ class AscendOperator:
         for pod in self._members(job):
             if objects.phase(pod) == "Pending" and not objects.terminating(pod):
                 await self._delete(PODS, pod)
-        for group in self._mirror.owned(POD_GROUPS, job):
+        for group in self.mirror.owned(POD_GROUPS, job):
             await self._delete(POD_GROUPS, group)
 
     # writing
 
     async def _clusterd(self) -> str:
         try:
-            found = await self._api.get(SERVICES, NAMESPACE, CLUSTERD)
+            found = await self.api.get(SERVICES, NAMESPACE, CLUSTERD)
             return str(objects.spec(found)["clusterIP"])
         except (KubeError, KeyError):
             return _DOMAIN
 
     async def _create_once(self, resource: Resource, body: Object) -> None:
         with contextlib.suppress(AlreadyExistsError):
-            await self._api.create(resource, objects.namespace(body), body)
+            await self.api.create(resource, objects.namespace(body), body)
 
     async def _delete(self, resource: Resource, obj: Object) -> None:
         with contextlib.suppress(NotFoundError, ConflictError):
-            await self._api.delete(resource, *key_of(obj), uid=objects.uid(obj))
+            await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj))
 
     async def _tell(self, job: Object, told: status.Told | None, **more: object) -> None:
         """Written when it changed; a write that fails is lost, as in the original."""
@@ -263,7 +249,7 @@ class AscendOperator:
         if after == before:
             return
         with contextlib.suppress(KubeError):
-            await self._api.replace(ASCEND_JOBS, *key_of(job), {**job, "status": after}, subresource="status")
+            await self.api.replace(ASCEND_JOBS, *key_of(job), {**job, "status": after}, subresource="status")
 
 
 def _environment(job: Object, clusterd: str) -> dict[str, str]:
@@ -282,7 +268,7 @@ def _type_of(job: Object, pod: Object) -> str:
     return next((kind for kind in read_replicas(job) if kind.lower() == label), "")
 
 
-def _limit(job: Object) -> int:
+def _backoff_limit(job: Object) -> int:
     """Restarts that a job has; 0 = without end."""
     given = (objects.spec(job).get("runPolicy") or {}).get("backoffLimit")
     return _number(objects.labels_of(job).get("fault-retry-times") if given is None else given)

@@ -17,13 +17,12 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from scaler.clock import Clock
 from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, KubeApi, Object
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import attempt, merge
+from scaler.sim.actors.controller import StandIn, attempt, merge
 from scaler.sim.actors.faulty_api import Curses, Never
-from scaler.sim.actors.mirror import Mirror, key_of
+from scaler.sim.actors.mirror import key_of
 from scaler.sim.actors.placement import Room
 from scaler.sim.apiserver.kinds import BINDINGS
 
@@ -70,7 +69,7 @@ class Gang:
         return "Running"
 
 
-class GangScheduler:
+class GangScheduler(StandIn):
     """Follows pods, nodes and PodGroups; `period` is the least time between two sessions, in seconds.
 
     `gangs=False`: every pod for itself, and PodGroups mean nothing. `force_enqueue=False`: as Volcano's own plugins
@@ -80,13 +79,12 @@ class GangScheduler:
     """
 
     def __init__(
-        self, api: KubeApi, clock: Clock, *, period: float = 1.0, gangs: bool = True, force_enqueue: bool = True,
+        self, api: KubeApi, *, period: float = 1.0, gangs: bool = True, force_enqueue: bool = True,
         seed: int = 0, cursed: Curses | None = None,
     ) -> None:  # fmt: skip
+        super().__init__(api, PODS, NODES, *((POD_GROUPS, PRIORITY_CLASSES, REPLICA_SETS) if gangs else ()))
         self._seed = seed
         self._tie = random.Random(f"scheduler-{seed}") if seed else None  # noqa: S311 - for order, not for secrets
-        self._api = api
-        self._clock = clock
         self._period = period
         self._by_group = gangs
         self._force_enqueue = force_enqueue
@@ -97,8 +95,6 @@ class GangScheduler:
         self._at_work.set()
         self._kept: dict[str, float] = {}
         """What PodGroups in the queue keep free in this session, by resource."""
-        known = (POD_GROUPS, PRIORITY_CLASSES, REPLICA_SETS) if gangs else ()
-        self._mirror = Mirror(api, PODS, NODES, *known)
         self._assumed: dict[str, str] = {}
         """Pod uid -> node of bindings that the mirror has not shown yet."""
 
@@ -110,25 +106,19 @@ class GangScheduler:
         """Go on; what changed meanwhile is seen at once."""
         self._at_work.set()
 
-    async def run(self) -> None:
-        """Schedule until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._mirror.run(), name="scheduler mirror")
-            group.create_task(self._sessions(), name="scheduler sessions")
-
-    async def _sessions(self) -> None:
-        retry = False
+    async def _work(self) -> None:
+        pause: float | None = None
         while True:
-            await self._mirror.wait(self._period if retry else None)
+            await self.mirror.wait(pause)
             await self._at_work.wait()
-            if self._mirror.synced:
-                retry = not await self._session()
+            if self.mirror.synced:
+                pause = await self._round()
             await asyncio.sleep(self._period)
 
-    async def _session(self) -> bool:
-        """One session; False when a write failed and the next one must not wait for a change."""
+    async def _round(self) -> float | None:
+        """One session; after a write that failed, or was withheld, the next one does not wait for a change."""
         pods = self._pods()
-        room = Room(self._mirror.all(NODES), pods, tie=self._tie)
+        room = Room(self.mirror.all(NODES), pods, tie=self._tie)
         good, self._withheld = True, False
         gangs = self._gangs(pods)
         self._kept = _kept(gangs) if not self._force_enqueue else {}
@@ -137,15 +127,17 @@ class GangScheduler:
             seats = self._allocate(gang, room, phase) if phase != "Pending" else {}
             bound = await self._bind(gang, seats)
             good &= bound == len(seats)
-            good &= await self._write_phase(gang, self._closing_phase(gang, phase, bound))
-        return good and not self._withheld
+            closing = gang.phase(bound)
+            good &= await self._write_phase(gang, phase if (closing, phase) == ("Pending", "Inqueue") else closing)
+        return None if good and not self._withheld else self._period
 
     def _pods(self) -> list[Object]:
         """All pods, with the bindings of earlier sessions in place even where the watch lags behind."""
-        seen = self._mirror.all(PODS)
+        seen = self.mirror.all(PODS)
         waiting = {objects.uid(pod) for pod in seen if not objects.node_of(pod)}
         self._assumed = {uid: node for uid, node in self._assumed.items() if uid in waiting}
-        return [_seated(pod, self._assumed.get(objects.uid(pod))) for pod in seen]
+        assumed = ((pod, self._assumed.get(objects.uid(pod))) for pod in seen)
+        return [{**pod, "spec": {**objects.spec(pod), "nodeName": node}} if node else pod for pod, node in assumed]
 
     def _gangs(self, pods: list[Object]) -> list[Gang]:
         members: dict[tuple[str, str], list[Object]] = defaultdict(list)
@@ -158,7 +150,7 @@ class GangScheduler:
                 members[objects.namespace(pod), group_name].append(pod)
             else:
                 single.append(Gang(None, [pod]))
-        groups = self._mirror.all(POD_GROUPS) if self._by_group else []
+        groups = self.mirror.all(POD_GROUPS) if self._by_group else []
         grouped = [self._grouped(group, members.get(key_of(group), [])) for group in groups]
         return sorted([*grouped, *single], key=self._order)
 
@@ -170,7 +162,7 @@ class GangScheduler:
         owner = objects.owner_uid(group)
         replicas = [
             int(objects.spec(replica_set).get("replicas") or 0)
-            for replica_set in self._mirror.all(REPLICA_SETS)
+            for replica_set in self.mirror.all(REPLICA_SETS)
             if objects.uid(replica_set) == owner
         ]
         return Gang(group, pods, max(replicas, default=1))
@@ -180,14 +172,12 @@ class GangScheduler:
         if subject is None:
             return 0, "", "", ("", "")
         created = str(subject["metadata"].get("creationTimestamp", ""))
-        return -self._priority(gang), created, self._lot(objects.uid(subject)), key_of(subject)
-
-    def _lot(self, uid: str) -> str:
-        return hashlib.blake2b(f"{self._seed}/{uid}".encode(), digest_size=4).hexdigest() if self._seed else ""
+        drawn = hashlib.blake2b(f"{self._seed}/{objects.uid(subject)}".encode(), digest_size=4).hexdigest()
+        return -self._priority(gang), created, drawn if self._seed else "", key_of(subject)
 
     def _priority(self, gang: Gang) -> int:
         name = objects.spec(gang.group).get("priorityClassName") if gang.group else None
-        found = self._mirror.get(PRIORITY_CLASSES, "", str(name)) if name else None
+        found = self.mirror.get(PRIORITY_CLASSES, "", str(name)) if name else None
         return int(found.get("value") or 0) if found else 0
 
     def _enqueue(self, gang: Gang, room: Room) -> str:
@@ -219,10 +209,6 @@ class GangScheduler:
         self._withheld |= cursed
         return cursed
 
-    def _closing_phase(self, gang: Gang, phase: str, bound: int) -> str:
-        closing = gang.phase(bound)
-        return "Inqueue" if closing == "Pending" and phase == "Inqueue" else closing
-
     async def _bind(self, gang: Gang, seats: dict[str, str]) -> int:
         bound = 0
         for pod in gang.unbound:
@@ -238,7 +224,7 @@ class GangScheduler:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         try:
-            await self._api.create(BINDINGS, objects.namespace(pod), body)
+            await self.api.create(BINDINGS, objects.namespace(pod), body)
         except KubeError:
             return 0  # deleted or gated meanwhile: the next session sees it
         self._assumed[objects.uid(pod)] = node
@@ -247,7 +233,7 @@ class GangScheduler:
     async def _write_phase(self, gang: Gang, phase: str) -> bool:
         if gang.group is None or objects.status(gang.group).get("phase") == phase:
             return True
-        return await attempt(merge(self._api, POD_GROUPS, gang.group, {"status": {"phase": phase}}))
+        return await attempt(merge(self.api, POD_GROUPS, gang.group, {"status": {"phase": phase}}))
 
 
 def _min_member(group: Object | None) -> int:
@@ -261,10 +247,6 @@ def _stated(group: Object, pods: list[Object]) -> int | None:
         if value.isascii() and value.isdecimal():
             return int(value)
     return None
-
-
-def _seated(pod: Object, node: str | None) -> Object:
-    return {**pod, "spec": {**objects.spec(pod), "nodeName": node}} if node else pod
 
 
 def _devices_idle(group: Object, room: Room, kept: Mapping[str, float]) -> bool:

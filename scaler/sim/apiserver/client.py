@@ -14,7 +14,6 @@ import msgspec
 from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Refused, Resource, WatchEvent
 from scaler.kube.errors import KubeError
 from scaler.kube.wire import refused_of
-from scaler.sim.apiserver import scale
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.apiserver.reading import Query, Seen, Watch
 from scaler.sim.apiserver.server import ApiServer
@@ -94,9 +93,7 @@ class SimClient:
     async def get(self, resource: Resource, namespace: str | None, name: str, *, subresource: str = "") -> Object:
         """See KubeApi.get; with `scale`, its Scale."""
         request = Request(self.name, "get", resource, namespace or "", name, subresource)
-        read = partial(scale.read, self.server) if subresource == scale.SCALE else self.server.get
-        record = await self._send(request, lambda: read(resource, namespace, name))
-        return record.copy()
+        return (await self._send(request, lambda: self.server.get(resource, namespace, name, subresource))).copy()
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """See KubeApi.create. Creating one of kinds.BINDINGS binds the pod of that name."""
@@ -114,8 +111,6 @@ class SimClient:
         """See KubeApi.replace."""
         request = Request(self.name, "replace", resource, namespace or "", name, subresource, body)
         effect = partial(self.server.replace, resource, namespace, name, body, subresource=subresource)
-        if subresource == scale.SCALE:
-            effect = partial(scale.replace, self.server, resource, namespace, name, body)
         return (await self._write(request, effect)).copy()
 
     async def patch(
@@ -125,8 +120,6 @@ class SimClient:
         """See KubeApi.patch."""
         request = Request(self.name, "patch", resource, namespace or "", name, subresource, patch)
         effect = partial(self.server.patch, resource, namespace, name, patch, patch_type, subresource, apply)
-        if subresource == scale.SCALE:
-            effect = partial(scale.patch, self.server, resource, namespace, name, patch, patch_type)
         return (await self._write(request, effect)).copy()
 
     async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:

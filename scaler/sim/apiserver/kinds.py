@@ -5,7 +5,7 @@ Built-in kinds are one table; custom ones follow from their CustomResourceDefini
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -31,6 +31,13 @@ WORKLOADS = (
     INFER_SERVICES, INSTANCE_SETS, INFERENCE_SERVICES,
 )  # fmt: skip
 """Custom resources that lead to pods, besides AscendJobs."""
+
+
+def at(obj: Any, path: Iterable[str]) -> Any:
+    """The value at a path of field names; None when there is none."""
+    for name in path:
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
 
 
 class ScalePaths(msgspec.Struct, frozen=True):

@@ -1,21 +1,19 @@
-"""The `scale` subresource of custom resources: an object of autoscaling/v1 in front of three of their fields."""
+"""The `scale` subresource of custom resources: an object of autoscaling/v1 in front of three of their fields. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from scaler.kube.api import Object, PatchType, Resource
+from scaler.kube.api import Object
 from scaler.sim.apiserver import refusals
-from scaler.sim.apiserver.kinds import ScalePaths
-from scaler.sim.apiserver.patches import json_patch, merge_patch
-from scaler.sim.apiserver.server import ApiServer
+from scaler.sim.apiserver.kinds import Kind, ScalePaths, at
 from scaler.sim.apiserver.store import Record
 
 SCALE = "scale"
 _TYPE = ("autoscaling/v1", "Scale")
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 class _Spec(msgspec.Struct):
@@ -27,43 +25,39 @@ class _Scale(msgspec.Struct):
     metadata: dict[str, Any] = {}
 
 
-def read(server: ApiServer, resource: Resource, namespace: str | None, name: str) -> Record:
+def shown(kind: Kind, record: Record) -> Record:
     """The Scale of an object. InternalError (500), as from a real one, when the object has no number."""
-    paths = _paths(server, resource)
-    record = server.get(resource, namespace, name)
-    found = _of(record.object, paths)
-    if found["spec"]["replicas"] is None:
-        raise refusals.internal(f'the spec replicas field "{_dotted(paths.spec)}" does not exist')
-    return Record(found, record.version)
+    paths, obj = _paths(kind), record.object
+    spec = {"replicas": at(obj, paths.spec)}
+    if spec["replicas"] is None:
+        raise refusals.internal(f'the spec replicas field ".{".".join(paths.spec)}" does not exist')
+    metadata = {name: obj["metadata"][name] for name in _METADATA if name in obj["metadata"]}
+    status: Object = {"replicas": at(obj, paths.status) or 0}
+    if paths.selector and (selector := at(obj, paths.selector)):
+        status["selector"] = selector
+    scale = {"kind": _TYPE[1], "apiVersion": _TYPE[0], "metadata": metadata, "spec": spec, "status": status}
+    return Record(scale, record.version)
 
 
-def replace(server: ApiServer, resource: Resource, namespace: str | None, name: str, body: Any) -> Record:
-    """PUT of a Scale; its resourceVersion, if it has one, and uid are preconditions."""
-    return _write(server, (resource, namespace, name), lambda _: body)
+def scaled(kind: Kind, record: Record, body: Any) -> Object:
+    """The object with the number of a Scale, whose uid and resourceVersion, if it has one, are preconditions."""
+    whole = inner = record.copy()
+    scale = _accepted(body, whole["metadata"]["name"])
+    whole["metadata"] |= {key: scale.metadata[key] for key in ("uid", "resourceVersion") if scale.metadata.get(key)}
+    *path, last = _paths(kind).spec
+    for name in path:
+        inner = inner.setdefault(name, {})
+    inner[last] = scale.spec.replicas
+    return whole
 
 
-def patch(
-    server: ApiServer, resource: Resource, namespace: str | None, name: str, change: Any, patch_type: PatchType
-) -> Record:
-    """PATCH of a Scale. Whoever applies owns nothing here: it is a merge."""
-    if patch_type is PatchType.STRATEGIC:
-        raise refusals.unsupported_media_type((PatchType.JSON, PatchType.MERGE, PatchType.APPLY))
-    how = json_patch if patch_type is PatchType.JSON else merge_patch
-    return _write(server, (resource, namespace, name), lambda old: how(old, change))
+def _paths(kind: Kind) -> ScalePaths:
+    if kind.scale is None:
+        raise refusals.unknown_resource()
+    return kind.scale
 
 
-def _write(server: ApiServer, place: tuple[Resource, str | None, str], change: Callable[[Object], Any]) -> Record:
-    resource, namespace, name = place
-    paths = _paths(server, resource)
-    record = server.get(resource, namespace, name)
-    scale = _accept(change(_of(record.object, paths)), name)
-    found = scale.metadata
-    meta = record.object["metadata"] | {key: found[key] for key in ("uid", "resourceVersion") if found.get(key)}
-    written = server.replace(resource, namespace, name, _with(record.copy(), paths.spec, scale.spec.replicas, meta))
-    return Record(_of(written.object, paths), written.version)
-
-
-def _accept(body: Any, name: str) -> _Scale:
+def _accepted(body: Any, name: str) -> _Scale:
     if not isinstance(body, dict):
         raise refusals.bad_request("the body is not an object")
     found = (body.get("apiVersion") or _TYPE[0], body.get("kind") or _TYPE[1])
@@ -76,38 +70,3 @@ def _accept(body: Any, name: str) -> _Scale:
     if scale.metadata.get("name") != name:
         raise refusals.bad_request(f"the name of the object ({name} based on URL) does not match or is missing")
     return scale
-
-
-def _paths(server: ApiServer, resource: Resource) -> ScalePaths:
-    paths = server.catalog.find(resource).scale
-    if paths is None:
-        raise refusals.unknown_resource()
-    return paths
-
-
-def _of(obj: Object, paths: ScalePaths) -> Object:
-    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    metadata = {name: obj["metadata"][name] for name in names if name in obj["metadata"]}
-    status: Object = {"replicas": _at(obj, paths.status) or 0}
-    if selector := _at(obj, paths.selector):
-        status["selector"] = selector
-    spec = {"replicas": _at(obj, paths.spec)}
-    return {"kind": _TYPE[1], "apiVersion": _TYPE[0], "metadata": metadata, "spec": spec, "status": status}
-
-
-def _at(obj: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        obj = obj.get(name) if isinstance(obj, dict) else None
-    return obj if path else None
-
-
-def _with(obj: Object, path: tuple[str, ...], number: int, metadata: Object) -> Object:
-    whole = inner = obj | {"metadata": metadata}
-    for name in path[:-1]:
-        inner = inner.setdefault(name, {})
-    inner[path[-1]] = number
-    return whole
-
-
-def _dotted(path: tuple[str, ...]) -> str:
-    return "." + ".".join(path)

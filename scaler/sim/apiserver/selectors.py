@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
 
 from scaler.kube.api import Object
+from scaler.sim.apiserver.kinds import at
 from scaler.sim.apiserver.refusals import bad_request
 
 Predicate = Callable[[Object], bool]
@@ -92,9 +92,7 @@ def _field_test(part: str, selector: str, kind: str) -> Predicate:
 
 
 def _text_at(obj: Object, path: list[str]) -> str:
-    value: Any = obj
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
+    value = at(obj, path)
     if value is None:
         return "false" if path[-1] == "unschedulable" else ""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -16,17 +16,15 @@ import msgspec
 from scaler.clock import Clock, rfc3339
 from scaler.kube.api import NAMESPACES, OWN, PODS, Apply, Object, PatchType, Resource
 from scaler.kube.errors import BadRequestError
-from scaler.sim.apiserver import deletion, pods, reading, refusals, schema, strategies
+from scaler.sim.apiserver import deletion, pods, reading, refusals, scale, schema, strategies
 from scaler.sim.apiserver.admission import Hook, Review, admit
 from scaler.sim.apiserver.deletion import DeleteOptions, Outcome
 from scaler.sim.apiserver.kinds import BINDINGS, Catalog, Kind
 from scaler.sim.apiserver.patches import Claims, applied, json_patch, merge_patch, strategic_merge
 from scaler.sim.apiserver.reading import Query, RecordPage
+from scaler.sim.apiserver.scale import SCALE
 from scaler.sim.apiserver.store import Key, Record, Store
 
-# The server's own fields of metadata: what a client sends is ignored.
-_SYSTEM_FIELDS = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-                  "generation", "generateName", "managedFields")  # fmt: skip
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _FIRST_CLUSTER_IP = int(ipaddress.IPv4Address("10.96.0.1"))
@@ -53,9 +51,10 @@ class ApiServer:
         """Whether nothing of this request is to be stored."""
         self._admission = tuple(admission)
 
-    def get(self, resource: Resource, namespace: str | None, name: str) -> Record:
+    def get(self, resource: Resource, namespace: str | None, name: str, subresource: str = "") -> Record:
         kind, key = self._locate(resource, namespace, name)
-        return self._record(kind, key)
+        record = self._record(kind, key)
+        return scale.shown(kind, record) if subresource == SCALE else record
 
     def list(self, resource: Resource, namespace: str | None, query: Query) -> RecordPage:
         return reading.list_page(self.store, self.catalog.find(resource), namespace, query)
@@ -82,6 +81,9 @@ class ApiServer:
         self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
     ) -> Record:  # fmt: skip
         kind, key = self._locate(resource, namespace, name)
+        if subresource == SCALE:
+            new = scale.scaled(kind, self._record(kind, key), body)
+            return scale.shown(kind, self.replace(resource, namespace, name, new))
         obj = self._accept(kind, _private(body))
         if kind.create_on_update and key not in self.store.table(kind.resource).records:
             obj["metadata"].pop("resourceVersion", None)
@@ -102,6 +104,11 @@ class ApiServer:
         subresource: str = "", apply: Apply = OWN,
     ) -> Record:  # fmt: skip
         kind, key = self._locate(resource, namespace, name)
+        if subresource == SCALE:  # a manager that applies owns nothing here: it is a merge
+            how = PatchType.MERGE if patch_type is PatchType.APPLY else patch_type
+            shown = scale.shown(kind, self._record(kind, key)).copy()
+            body = _patched(kind, shown, _private(patch), how)
+            return self.replace(resource, namespace, name, body, subresource=SCALE)
         if patch_type is PatchType.APPLY:
             self._dry_run = apply.dry_run
             try:
@@ -115,7 +122,7 @@ class ApiServer:
         except BadRequestError as error:
             raise refusals.unprocessable(f'"" is invalid: patch: {error.message}') from None
         if not subresource or not kind.custom:
-            _check_same(kind, record.object, obj)
+            strategies.check_same(kind, record.object, obj)
         return self._update(kind, key, record, obj, subresource)
 
     def _apply(self, kind: Kind, key: Key, body: Any, subresource: str, apply: Apply) -> Record:
@@ -250,7 +257,7 @@ class ApiServer:
         if kind.generation:
             own["generation"] = 1
         own["creationTimestamp"] = rfc3339(self.clock.now())
-        rest = {key: value for key, value in sent.items() if key not in own and key not in _SYSTEM_FIELDS}
+        rest = {key: value for key, value in sent.items() if key not in own and key not in strategies.SYSTEM_FIELDS}
         obj["metadata"] = own | rest
 
     def _generate_name(self, kind: Kind, metadata: Object) -> str:
@@ -283,16 +290,16 @@ class ApiServer:
         if subresource not in ("", "status") or (subresource and not kind.status):
             raise refusals.unknown_resource()
         old = record.object
-        _check_identity(kind, old, new)
+        strategies.check_identity(kind, old, new)
         if not subresource:
             new = self._admitted(kind, "UPDATE", key[0], new, old)
-        result = _merge_update(kind, old, new, subresource)
+        result = strategies.merge_update(kind, old, new, subresource)
         problems = strategies.update_problems(kind, old, result)
         if problems:
             raise refusals.invalid(kind.resource, key[1], problems)
         if result == old:
             return record
-        if kind.generation and _wants(kind, result) != _wants(kind, old):
+        if kind.generation and strategies.wants(kind, result) != strategies.wants(kind, old):
             result["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         record = self._put(kind, key, result)
         return self._remove(kind, key) if deletion.is_over(result) and not self._dry_run else record
@@ -338,65 +345,3 @@ def _patched(kind: Kind, document: Object, patch: Any, patch_type: PatchType) ->
     if kind.custom:
         raise refusals.unsupported_media_type((PatchType.JSON, PatchType.MERGE, "application/apply-patch+yaml"))
     return strategic_merge(document, patch)
-
-
-def _check_identity(kind: Kind, old: Object, new: Object) -> None:
-    before, after = old["metadata"], new["metadata"]
-    name = before["name"]
-    if after.get("name") not in (None, "", name):
-        words = f"the name of the object ({after['name']}) does not match the name on the URL ({name})"
-        raise refusals.bad_request(words)
-    if after.get("namespace") not in (None, "", before.get("namespace")):
-        raise refusals.bad_request("the namespace of the object does not match the namespace on the request")
-    version = after.get("resourceVersion") or "0"
-    if not (version.isascii() and version.isdigit()):
-        raise refusals.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
-    if version not in ("0", before["resourceVersion"]):
-        raise refusals.stale(kind.resource, name)
-
-
-def _check_same(kind: Kind, old: Object, new: Object) -> None:
-    """A patch cannot turn an object into another; the status of a custom resource does not even look at the uid."""
-    wanted = new["metadata"].get("uid")
-    if wanted not in (None, old["metadata"]["uid"]):
-        problem = f'metadata.uid: Invalid value: "{wanted}": field is immutable'
-        raise refusals.invalid(kind.resource, old["metadata"]["name"], [problem])
-
-
-def _merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
-    """The new object with the parts that this request must not touch taken from the old one."""
-    metadata = {name: old["metadata"][name] for name in _SYSTEM_FIELDS if name in old["metadata"]}
-    metadata |= {name: value for name, value in new["metadata"].items() if name not in _SYSTEM_FIELDS}
-    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
-    if subresource == "status":
-        # A custom resource's metadata cannot be changed through its status, a pod's and a node's can.
-        result = {**old, "metadata": {**old["metadata"]} if kind.custom else metadata}
-        return _with_status(result, new)
-    result = {**new, "metadata": metadata}
-    if kind.status:
-        result = _with_status(result, old)
-    _keep_allocated(kind, old, result)
-    return result
-
-
-def _with_status(obj: Object, source: Object) -> Object:
-    result = {name: value for name, value in obj.items() if name != "status"}
-    return result | ({"status": source["status"]} if "status" in source else {})
-
-
-def _keep_allocated(kind: Kind, old: Object, new: Object) -> None:
-    if kind.resource.kind == "Pod" and not kind.custom:
-        pods.fill_defaults(new)
-    elif kind.resource.kind == "Service" and not kind.custom:
-        new["spec"] = {**(new.get("spec") or {})}
-        for field in ("clusterIP", "clusterIPs"):
-            if field in old["spec"]:
-                new["spec"].setdefault(field, old["spec"][field])
-
-
-def _wants(kind: Kind, obj: Object) -> Any:
-    """The part of an object that generation counts: what the user wants."""
-    if not kind.custom:
-        return obj.get("spec")
-    ignored = ("metadata", "status") if kind.status else ("metadata",)
-    return {name: value for name, value in obj.items() if name not in ignored}

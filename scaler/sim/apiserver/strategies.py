@@ -14,11 +14,14 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from scaler.kube.api import Object, Resource
-from scaler.sim.apiserver import pods, schema
+from scaler.sim.apiserver import pods, refusals, schema
 from scaler.sim.apiserver.kinds import Kind
 
 _Prepare = Callable[[Object], None]
 _Check = Callable[[Object], Iterator[str]]
+# The server's own fields of metadata: what a client sends is ignored.
+SYSTEM_FIELDS = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+                  "generation", "generateName", "managedFields")  # fmt: skip
 _SERVICE_DEFAULTS = {
     "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
     "ipFamilyPolicy": "SingleStack",
@@ -242,3 +245,68 @@ def _problems(kind: Kind, obj: Object) -> Iterator[str]:
         yield from schema.problems(obj, kind.schema)
     elif kind.resource.kind in _CHECK:
         yield from _CHECK[kind.resource.kind](obj)
+
+
+# updates
+
+
+def check_identity(kind: Kind, old: Object, new: Object) -> None:
+    before, after = old["metadata"], new["metadata"]
+    name = before["name"]
+    if after.get("name") not in (None, "", name):
+        words = f"the name of the object ({after['name']}) does not match the name on the URL ({name})"
+        raise refusals.bad_request(words)
+    if after.get("namespace") not in (None, "", before.get("namespace")):
+        raise refusals.bad_request("the namespace of the object does not match the namespace on the request")
+    version = after.get("resourceVersion") or "0"
+    if not (version.isascii() and version.isdigit()):
+        raise refusals.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+    if version not in ("0", before["resourceVersion"]):
+        raise refusals.stale(kind.resource, name)
+
+
+def check_same(kind: Kind, old: Object, new: Object) -> None:
+    """A patch cannot turn an object into another; the status of a custom resource does not even look at the uid."""
+    wanted = new["metadata"].get("uid")
+    if wanted not in (None, old["metadata"]["uid"]):
+        problem = f'metadata.uid: Invalid value: "{wanted}": field is immutable'
+        raise refusals.invalid(kind.resource, old["metadata"]["name"], [problem])
+
+
+def merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
+    """The new object with the parts that this request must not touch taken from the old one."""
+    metadata = {name: old["metadata"][name] for name in SYSTEM_FIELDS if name in old["metadata"]}
+    metadata |= {name: value for name, value in new["metadata"].items() if name not in SYSTEM_FIELDS}
+    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+    if subresource == "status":
+        # A custom resource's metadata cannot be changed through its status, a pod's and a node's can.
+        result = {**old, "metadata": {**old["metadata"]} if kind.custom else metadata}
+        return _with_status(result, new)
+    result = {**new, "metadata": metadata}
+    if kind.status:
+        result = _with_status(result, old)
+    _keep_allocated(kind, old, result)
+    return result
+
+
+def _with_status(obj: Object, source: Object) -> Object:
+    result = {name: value for name, value in obj.items() if name != "status"}
+    return result | ({"status": source["status"]} if "status" in source else {})
+
+
+def _keep_allocated(kind: Kind, old: Object, new: Object) -> None:
+    if kind.resource.kind == "Pod" and not kind.custom:
+        pods.fill_defaults(new)
+    elif kind.resource.kind == "Service" and not kind.custom:
+        new["spec"] = {**(new.get("spec") or {})}
+        for field in ("clusterIP", "clusterIPs"):
+            if field in old["spec"]:
+                new["spec"].setdefault(field, old["spec"][field])
+
+
+def wants(kind: Kind, obj: Object) -> Any:
+    """The part of an object that generation counts: what the user wants."""
+    if not kind.custom:
+        return obj.get("spec")
+    ignored = ("metadata", "status") if kind.status else ("metadata",)
+    return {name: value for name, value in obj.items() if name not in ignored}

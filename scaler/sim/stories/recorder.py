@@ -19,7 +19,7 @@ from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOB
 from scaler.report.reporter import PASSING, PATIENCE
 from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.controller import StandIn
 from scaler.sim.stories.instances import census, claim_of, labelled, service_of
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
 
@@ -51,15 +51,15 @@ def _seen(pod: Object, service: str, instance: str) -> _Seen:
     return _Seen(service, instance, bound, waiting, objects.terminating(pod))
 
 
-class Recorder:
+class Recorder(StandIn):
     """`observe` is the controller's observer; `run` follows the cluster. Times count from `start()`."""
 
     def __init__(
         self, api: KubeApi, clock: Clock, timeline: Timeline, ungoverned: Mapping[str, str] | None = None
     ) -> None:
+        super().__init__(api, PODS, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, NODES)
         self._clock = clock
         self._timeline = timeline
-        self._mirror = Mirror(api, PODS, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, NODES)
         self._ungoverned = ungoverned or {}
         """Namespace -> jobID of a service without a rule."""
         self._start = 0.0
@@ -85,25 +85,21 @@ class Recorder:
     def say(self, kind: MomentKind, text: str, service: str = "", subject: str = "") -> None:
         self._timeline.say(Moment(self.elapsed, kind, text, service, subject))
 
-    async def run(self) -> None:
-        """Follow the cluster until cancelled."""
-        await self._mirror.drive(self._look, "recorder")
-
-    async def _look(self) -> None:
+    async def _round(self) -> None:
         self._take_census()
 
     def _take_census(self) -> None:
         """Count anew, unless nothing has changed since the last time."""
-        if not self._mirror.synced or self._mirror.revision == self._counted:
+        if not self.mirror.synced or self.mirror.revision == self._counted:
             return
-        self._counted = self._mirror.revision
-        jobs = [*self._mirror.all(ASCEND_JOBS), *self._mirror.all(VOLCANO_JOBS)]
-        pods = [labelled(pod, self._ungoverned) for pod in self._mirror.all(PODS)]
+        self._counted = self.mirror.revision
+        jobs = [*self.mirror.all(ASCEND_JOBS), *self.mirror.all(VOLCANO_JOBS)]
+        pods = [labelled(pod, self._ungoverned) for pod in self.mirror.all(PODS)]
         losses = self._count_losses(pods, {objects.uid(job): service_of(job) for job in jobs})
         sizes = {
-            objects.uid(found): int(objects.spec(found).get("replicas", 1)) for found in self._mirror.all(STATEFUL_SETS)
+            objects.uid(found): int(objects.spec(found).get("replicas", 1)) for found in self.mirror.all(STATEFUL_SETS)
         }
-        found = census(jobs, pods, self._mirror.all(NODES), sizes)
+        found = census(jobs, pods, self.mirror.all(NODES), sizes)
         for service in sorted({*found, *self._timeline.samples}):
             last, lost = self._timeline.last(service), losses.get(service, _Losses())
             sample = msgspec.structs.replace(
