@@ -76,16 +76,14 @@ class Deployments(Controller):
         await self.status(DEPLOYMENTS, rollout.deployment, _status(rollout))
         if _resized(rollout) or objects.spec(rollout.deployment).get("paused"):
             await self._resize(rollout, scale(rollout))
-        elif rollout.recreates and not self._all_gone(rollout):
+        elif rollout.recreates and any(
+            not objects.ended(pod) for old in rollout.old for pod in self.mirror.owned(PODS, old)
+        ):
             await self._resize(rollout, {objects.name(old): 0 for old in rollout.old})
         elif rollout.new is None:
             await self.create(REPLICA_SETS, _replica_set(rollout, grown(rollout, 0)))
         else:
             await self._resize(rollout, roll(rollout))
-
-    def _all_gone(self, rollout: Rollout) -> bool:
-        """No pod of an old template is left, those that terminate included."""
-        return all(objects.ended(pod) for old in rollout.old for pod in self.mirror.owned(PODS, old))
 
     async def _resize(self, rollout: Rollout, sizes: Sizes) -> None:
         marks = {_DESIRED: str(rollout.replicas), _MOST: str(rollout.most)}
@@ -106,7 +104,8 @@ def scale(rollout: Rollout) -> Sizes:
     if len(living) <= 1:
         only = living[0] if living else rollout.new or next(reversed(rollout.old), None)
         return {objects.name(only): rollout.replicas} if only is not None else {}
-    if rollout.new is not None and _saturated(rollout):
+    size, marked = making.number(rollout.new or {}), objects.annotations_of(rollout.new or {}).get(_DESIRED)
+    if size == rollout.replicas == _available(rollout.new) and marked == str(size):
         return {objects.name(old): 0 for old in rollout.old}
     return _in_proportion(rollout, living) if not rollout.recreates else {}
 
@@ -192,12 +191,6 @@ def _resized(rollout: Rollout) -> bool:
     living = [found for found in rollout.all if making.number(found) > 0]
     marks = [objects.annotations_of(found).get(_DESIRED) for found in living]
     return any(mark is not None and mark != str(rollout.replicas) for mark in marks)
-
-
-def _saturated(rollout: Rollout) -> bool:
-    size = making.number(rollout.new or {})
-    marked = objects.annotations_of(rollout.new).get(_DESIRED) if rollout.new is not None else None
-    return size == rollout.replicas == _available(rollout.new) and marked == str(rollout.replicas)
 
 
 def _available(replica_set: Object | None) -> int:

@@ -60,7 +60,9 @@ class LeaderWorkerSets(Controller):
     async def _keep(self, lws: Object) -> None:
         revision = revision_of(lws)
         self._templates.setdefault(revision, copy.deepcopy(template_of(lws)))
-        members = [pod for pod in self.mirror.all(PODS) if _of(lws, pod)]
+        here, name = objects.namespace(lws), objects.name(lws)
+        pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == here]
+        members = [pod for pod in pods if objects.labels_of(pod).get(NAME) == name]
         await self._keep_leaders(lws, members, revision)
         for pod in members:
             if restarts_group(lws, pod, members):
@@ -79,7 +81,8 @@ class LeaderWorkerSets(Controller):
             return
         rolling = (objects.spec(found).get("updateStrategy") or {}).get("rollingUpdate") or {}
         now = Leaders(int(rolling.get("partition") or 0), making.number(found))
-        groups = self._conditions(lws, members, now.replicas, revision)
+        leaders = {objects.labels_of(pod).get(GROUP_INDEX): pod for pod in members if _leads(pod)}
+        groups = [self._condition(lws, leaders.get(str(index)), revision) for index in range(now.replicas)]
         wanted = next_leaders(
             lws, now, groups,
             new_revision=objects.labels_of(found).get(REVISION) != revision,
@@ -90,10 +93,6 @@ class LeaderWorkerSets(Controller):
             metadata = {**found["metadata"], **{part: body["metadata"][part] for part in ("labels", "annotations")}}
             await self.replace(STATEFUL_SETS, {**found, "metadata": metadata, "spec": body["spec"]})
         await self.status(LEADER_WORKER_SETS, lws, _status(lws, found, groups))
-
-    def _conditions(self, lws: Object, members: list[Object], number: int, revision: str) -> list[GroupCondition]:
-        leaders = {objects.labels_of(pod).get(GROUP_INDEX): pod for pod in members if _leads(pod)}
-        return [self._condition(lws, leaders.get(str(index)), revision) for index in range(number)]
 
     def _condition(self, lws: Object, leader: Object | None, revision: str) -> GroupCondition:
         if leader is None:
@@ -156,7 +155,8 @@ def restarts_group(lws: Object, pod: Object, members: list[Object]) -> bool:
     policy = template_of(lws).get("restartPolicy", "RecreateGroupOnPodRestart")
     if policy not in ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart"):
         return False
-    if not objects.terminating(pod) and not _restarted(pod):
+    restarted = objects.phase(pod) in ("Running", "Pending") and objects.restarts(pod) > 0
+    if not objects.terminating(pod) and not restarted:
         return False
     patient = policy == "RecreateGroupAfterStart" or AFTER_START in objects.annotations_of(lws)
     index = objects.labels_of(pod).get(GROUP_INDEX)
@@ -180,17 +180,8 @@ def revision_of(lws: Object) -> str:
     return making.digest([template_of(lws), objects.spec(lws).get("networkConfig")])
 
 
-def _of(lws: Object, pod: Object) -> bool:
-    same = objects.namespace(pod) == objects.namespace(lws)
-    return same and objects.labels_of(pod).get(NAME) == objects.name(lws)
-
-
 def _leads(pod: Object) -> bool:
     return objects.labels_of(pod).get(WORKER_INDEX) == "0"
-
-
-def _restarted(pod: Object) -> bool:
-    return objects.phase(pod) in ("Running", "Pending") and objects.restarts(pod) > 0
 
 
 def _leader_template(template: Object) -> Object:
@@ -213,7 +204,13 @@ def _leaders(lws: Object, wanted: Leaders, revision: str) -> Object:
         "replicas": wanted.replicas,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": {NAME: name, WORKER_INDEX: "0"}},
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": _rolling(lws, wanted)},
+        "updateStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {
+                "partition": wanted.partition,
+                "maxUnavailable": _rolling(lws).get("maxUnavailable", 1),
+            },
+        },
         "template": pod,
     }
     return making.body_of(
@@ -222,9 +219,8 @@ def _leaders(lws: Object, wanted: Leaders, revision: str) -> Object:
     )  # fmt: skip
 
 
-def _rolling(lws: Object, wanted: Leaders) -> Object:
-    given = (objects.spec(lws).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
-    return {"partition": wanted.partition, "maxUnavailable": given.get("maxUnavailable", 1)}
+def _rolling(lws: Object) -> Object:
+    return (objects.spec(lws).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
 
 
 def _workers(lws: Object, leader: Object, template: Object) -> Object:
@@ -268,7 +264,7 @@ def next_leaders(
 ) -> Leaders:
     """The next step. `leaders` is what the StatefulSet says now (None before it exists), `groups` has its replicas."""
     replicas = making.number(lws)
-    rolling = (objects.spec(lws).get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
+    rolling = _rolling(lws)
     surge = min(making.scaled(rolling.get("maxSurge", 0), replicas, up=True), replicas)
     unavailable = making.scaled(rolling.get("maxUnavailable", 1), replicas, up=False)
     least = int(rolling.get("partition") or 0)

@@ -31,15 +31,11 @@ Tell = Callable[[str, str, str], None]
 """Words, service, job."""
 
 
-def _nobody(_words: str, _service: str, _job: str) -> None:
-    return
-
-
 class MindIEController(StandIn):
     """Follows all services at once, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
 
     def __init__(
-        self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False, tell: Tell = _nobody
+        self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False, tell: Tell | None = None
     ) -> None:
         super().__init__(api, PODS, ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS)
         self._clock = clock
@@ -64,7 +60,8 @@ class MindIEController(StandIn):
             return remaining
         self._short_since[service] = now
         job = str(objects.controller(surplus[-1]).get("name", objects.name(surplus[-1])))
-        self._tell("MindIE Controller lets it exit: a decode instance finds no node", "/".join(service), job)
+        if self._tell:
+            self._tell("MindIE Controller lets it exit: a decode instance finds no node", "/".join(service), job)
         try:
             await exit_pod(self.api, surplus[-1], now=now, code=1)
         except KubeError:
@@ -81,7 +78,8 @@ class MindIEController(StandIn):
 
     def _surplus(self, service: Service, jobs: list[Object]) -> list[Object]:
         """First pods of prefill instances that may exit, in natural order; empty when no decode instance waits."""
-        queued = self._queued()
+        groups = self.mirror.all(POD_GROUPS) if self._beside else []
+        queued = {objects.owner_uid(group) for group in groups if objects.status(group).get("phase") == "Pending"}
         waiting = [job for job in jobs if _waits(self.mirror.owned(PODS, job)) or objects.uid(job) in queued]
         needed = self._smallest(service) if waiting else None
         if needed is None or not self._controller_runs(service):
@@ -92,11 +90,6 @@ class MindIEController(StandIn):
             return []
         prefills = [self.mirror.owned(PODS, job) for job in _of_group(jobs, prefill)]
         return [members[0] for members in [p for p in prefills if _runs(p)][prefill_count:]]
-
-    def _queued(self) -> set[str]:
-        """The jobs whose PodGroup is Pending: Ascend Operator makes no pods of them."""
-        groups = self.mirror.all(POD_GROUPS) if self._beside else []
-        return {objects.owner_uid(group) for group in groups if objects.status(group).get("phase") == "Pending"}
 
     def _controller_runs(self, service: Service) -> bool:
         namespace, _, job_id = service

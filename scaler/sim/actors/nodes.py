@@ -121,14 +121,12 @@ class NodeLifecycle(StandIn):
         """Look after one pod on a lost node; seconds until it needs more, None when there is nothing left to do."""
         gone = self.mirror.get(NODES, "", objects.node_of(pod)) is None
         due = self._lost_since[objects.node_of(pod)] + (self._orphan if gone else self._eviction)
-        good = await attempt(self._mark_unready(pod)) if objects.ready(pod) else True
+        unready = [c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"]
+        status = {"conditions": [*unready, {"type": "Ready", "status": "False"}]}
+        good = await attempt(write_status(self.api, pod, status)) if objects.ready(pod) else True
         if due > self._clock.now():
             return due - self._clock.now() if good else RETRY
         if good and (gone or not objects.terminating(pod)):
             grace = 0 if gone else None
             good = await attempt(self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=grace))
         return None if good else RETRY
-
-    async def _mark_unready(self, pod: Object) -> None:
-        conditions = [c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"]
-        await write_status(self.api, pod, {"conditions": [*conditions, {"type": "Ready", "status": "False"}]})

@@ -30,7 +30,7 @@ def labels_of(obj: Object) -> dict[str, str]:
 
 
 def annotations_of(obj: Object) -> dict[str, str]:
-    return obj["metadata"].get("annotations") or {}
+    return (obj.get("metadata") or {}).get("annotations") or {}
 
 
 def scaling_labels(obj: Object) -> dict[str, str]:
@@ -39,7 +39,8 @@ def scaling_labels(obj: Object) -> dict[str, str]:
     if RULE_LABEL in own:
         return own
     parts = [*(spec(obj).get("replicaSpecs") or {}).values(), *(spec(obj).get("tasks") or [])]
-    return next((found for part in parts if RULE_LABEL in (found := _template_labels(part))), own)
+    found = [((part.get("template") or {}).get("metadata") or {}).get("labels") or {} for part in parts]
+    return next((labels for labels in found if RULE_LABEL in labels), own)
 
 
 def namespace(obj: Object) -> str:
@@ -148,7 +149,3 @@ def last_exit_code(pod: Object) -> int:
     states = (container.get(where) or {} for container in containers(pod) for where in ("state", "lastState"))
     codes = (int((state.get("terminated") or {}).get("exitCode") or 0) for state in states)
     return next((code for code in codes if code), 0)
-
-
-def _template_labels(part: Object) -> dict[str, str]:
-    return ((part.get("template") or {}).get("metadata") or {}).get("labels") or {}

@@ -58,7 +58,8 @@ def updated(status: Mapping[str, Any], told: Told | None, now: str) -> Object:
     """
     old = [dict(condition) for condition in status.get("conditions") or []]
     result: Object = {**status, "conditions": old, "replicaStatuses": dict(status.get("replicaStatuses") or {})}
-    if told is None or _holds(old, "Failed") or _said_already(old, told):
+    present = {(c["type"], c["status"], c["reason"]) for c in old}
+    if told is None or _holds(old, "Failed") or (told.kind, "True", told.reason) in present:
         return result
     since = next((c["lastTransitionTime"] for c in old if c["type"] == told.kind and c["status"] == "True"), now)
     kept = [condition for condition in old if condition["type"] != told.kind]
@@ -79,7 +80,7 @@ def replica_statuses(pods: Mapping[str, list[Object]]) -> Object:
         kind: {
             name: number
             for name, phase in counters
-            if (number := sum(objects.phase(pod) == phase and not _failing(pod) for pod in members))
+            if (number := sum(objects.phase(pod) == phase for pod in members if not _failing(pod)))
         }
         for kind, members in pods.items()
     }
@@ -97,8 +98,3 @@ def _failing(pod: Object) -> bool:
 
 def _holds(conditions: Iterable[Mapping[str, Any]], kind: str) -> bool:
     return any(condition["type"] == kind and condition["status"] == "True" for condition in conditions)
-
-
-def _said_already(conditions: Iterable[Mapping[str, Any]], told: Told) -> bool:
-    wanted = (told.kind, "True", told.reason)
-    return any((c["type"], c["status"], c["reason"]) == wanted for c in conditions)

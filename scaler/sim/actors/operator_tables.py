@@ -14,7 +14,7 @@ from scaler.informers.pods import read_pod
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
-from scaler.ranktables.table import RankTable, Status, rank_table
+from scaler.ranktables.table import Status, rank_table
 from scaler.ranktables.tables import member_of
 from scaler.sim.actors import objects
 from scaler.workloads.ascendjob import read_job
@@ -44,7 +44,7 @@ class OperatorTables:
     async def keep(self, job: Object, pods: Sequence[Object]) -> None:
         """Write the table of `job` if its pods' chips are another set than before; a failed write is forgotten."""
         generator = self._generators.setdefault(objects.uid(job), _Generator())
-        table = _table(job, pods)
+        table = rank_table(read_job(job), job, [member_of(read_pod(pod)) for pod in pods])
         uids = frozenset(objects.uid(pod) for pod in pods)
         if table.status is Status.COMPLETED and uids != generator.pods:
             generator.pods, generator.completed, generator.text = uids, True, table.text
@@ -71,8 +71,3 @@ class OperatorTables:
         except KubeError:
             return
         generator.saved = int(self._clock.now())
-
-
-def _table(job: Object, pods: Sequence[Object]) -> RankTable:
-    members = [member_of(read_pod(pod)) for pod in pods]
-    return rank_table(read_job(job), job, members)

@@ -54,7 +54,8 @@ class Room:
                 break
         if len(seats) < at_least:
             for node, seated in seats:
-                self._give_back(node, seated)
+                self._add(node, seated, 1.0)
+                self._pods[node].remove(seated)
             return {}
         return {objects.name(pod): node for node, pod in seats}
 
@@ -70,10 +71,8 @@ class Room:
         return None if not equals else self._tie.choice(equals) if self._tie else equals[0]
 
     def _fullness(self, name: str) -> tuple[float, float]:
-        return self._free_devices(name), self._free[name].get("cpu", 0.0)
-
-    def _free_devices(self, name: str) -> float:
-        return sum(free for resource, free in self._free[name].items() if "/" in resource)
+        free = self._free[name]
+        return sum(amount for resource, amount in free.items() if "/" in resource), free.get("cpu", 0.0)
 
     def _fits(self, name: str, node: Object, pod: Object) -> bool:
         free = self._free[name]
@@ -99,10 +98,6 @@ class Room:
         self._pods[name].append(pod)
         self._unsociable = self._unsociable or _has_anti_affinity(pod)
 
-    def _give_back(self, name: str, pod: Object) -> None:
-        self._add(name, pod, 1.0)
-        self._pods[name].remove(pod)
-
     def _add(self, name: str, pod: Object, sign: float) -> None:
         free = self._free[name]
         for resource, amount in objects.requests(pod).items():
@@ -115,7 +110,8 @@ def accepts(node: Object, pod: Object | None) -> bool:
         return False
     if pod is None:
         return True
-    return _selected(node, pod) and _has_affinity(node, pod) and _tolerated(node, pod)
+    selector = {"matchLabels": objects.spec(pod).get("nodeSelector")}
+    return matches(selector, objects.labels_of(node)) and _has_affinity(node, pod) and _tolerated(node, pod)
 
 
 def matches(selector: Object | None, labels: dict[str, str]) -> bool:
@@ -124,10 +120,6 @@ def matches(selector: Object | None, labels: dict[str, str]) -> bool:
         return False
     wanted = selector.get("matchLabels") or {}
     return wanted.items() <= labels.items() and all(_holds(e, labels) for e in selector.get("matchExpressions") or [])
-
-
-def _selected(node: Object, pod: Object) -> bool:
-    return matches({"matchLabels": objects.spec(pod).get("nodeSelector")}, objects.labels_of(node))
 
 
 def _has_affinity(node: Object, pod: Object) -> bool:

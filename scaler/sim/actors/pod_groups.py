@@ -32,19 +32,15 @@ class PodGroups(Controller):
 
     async def _group(self, pod: Object) -> None:
         name = f"podgroup-{objects.owner_uid(pod) or objects.uid(pod)}"
-        owner = self._owner(pod)
+        resource = _WITH_REPLICAS.get(objects.owner_kind(pod))  # only of these the annotations are read
+        owners = self.mirror.all(resource) if resource is not None else []
+        owner = next((owner for owner in owners if objects.uid(owner) == objects.owner_uid(pod)), None)
         body, found = _pod_group(pod, owner, name), self.mirror.get(POD_GROUPS, objects.namespace(pod), name)
         if found is None:
             await self.create(POD_GROUPS, body)
         elif owner is not None and objects.spec(found) != body["spec"]:
             await self.patch(POD_GROUPS, found, {"spec": body["spec"]})
         await self.patch(PODS, pod, {"metadata": {"annotations": {objects.GROUP_NAME: name}}})
-
-    def _owner(self, pod: Object) -> Object | None:
-        """Only of kinds whose annotations are read."""
-        resource = _WITH_REPLICAS.get(objects.owner_kind(pod))
-        owners = self.mirror.all(resource) if resource is not None else []
-        return next((owner for owner in owners if objects.uid(owner) == objects.owner_uid(pod)), None)
 
     async def _drop_unused(self) -> None:
         """The PodGroup of an owner that was scaled to nothing goes."""
@@ -56,7 +52,7 @@ class PodGroups(Controller):
 
 
 def _pod_group(pod: Object, owner: Object | None, name: str) -> Object:
-    inherited = objects.annotations_of(owner or {"metadata": {}})
+    inherited = objects.annotations_of(owner or {})
     least = inherited.get(_MIN_MEMBER, "1")
     body = making.pod_group(
         name, pod, PODS, [pod], annotations={k: v for k, v in inherited.items() if k.startswith(_INHERITED)},

@@ -173,12 +173,9 @@ class GangScheduler(StandIn):
             return 0, "", "", ("", "")
         created = str(subject["metadata"].get("creationTimestamp", ""))
         drawn = hashlib.blake2b(f"{self._seed}/{objects.uid(subject)}".encode(), digest_size=4).hexdigest()
-        return -self._priority(gang), created, drawn if self._seed else "", key_of(subject)
-
-    def _priority(self, gang: Gang) -> int:
         name = objects.spec(gang.group).get("priorityClassName") if gang.group else None
         found = self.mirror.get(PRIORITY_CLASSES, "", str(name)) if name else None
-        return int(found.get("value") or 0) if found else 0
+        return -int((found or {}).get("value") or 0), created, drawn if self._seed else "", key_of(subject)
 
     def _enqueue(self, gang: Gang, room: Room) -> str:
         """The phase with which the gang enters the allocate step."""

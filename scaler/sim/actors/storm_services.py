@@ -74,7 +74,9 @@ class StormServices(Controller):
             return
         for role in sorted(roles, key=lambda role: int(role.get("upgradeOrder") or 0)):
             await self._apply(role_set, role, members, update=True)
-            if not _settled(role, members):
+            found, wanted = _read(role, members), _role(role)
+            newest = all(m.active and m.ready and m.hash == wanted.hash for m in found)
+            if not newest or len(found) != wanted.replicas:
                 return  # one role after the other
 
     async def _apply(self, role_set: Object, role: Object, members: list[Object], *, update: bool) -> bool:
@@ -113,7 +115,7 @@ class StormServices(Controller):
             for index in range(size):
                 if str(index) not in present:
                     await self.create(PODS, _member(pod_set, index, size))
-        for pod in sorted(counted, key=_index)[size:]:
+        for pod in sorted(counted, key=lambda pod: int(objects.labels_of(pod).get(POD_INDEX) or 0))[size:]:
             await self.delete(PODS, pod)
         await self.status(POD_SETS, pod_set, _pod_set_status(counted, size))
 
@@ -121,12 +123,6 @@ class StormServices(Controller):
 def group_size(role: Object) -> int:
     """Pods per instance of the role."""
     return int(role.get("podGroupSize") or 1)
-
-
-def _settled(role: Object, members: Iterable[Object]) -> bool:
-    """Every replica is of the newest template and ready."""
-    found, wanted = _read(role, members), _role(role)
-    return len(found) == wanted.replicas and all(m.active and m.ready and m.hash == wanted.hash for m in found)
 
 
 def _role(role: Object) -> Role:
@@ -258,10 +254,6 @@ def _member(pod_set: Object, index: int, size: int) -> Object:
     place = {"PODSET_NAME": objects.name(pod_set), "POD_GROUP_INDEX": str(index), "POD_GROUP_SIZE": str(size)}
     add_environment(pod["spec"], place, first=True)
     return pod
-
-
-def _index(pod: Object) -> int:
-    return int(objects.labels_of(pod).get(POD_INDEX) or 0)
 
 
 def _pod_set_status(pods: list[Object], size: int) -> Object:

@@ -8,7 +8,6 @@ Must not: bind pods, write PodGroup phases, or know of rules.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 import msgspec
 
@@ -50,7 +49,8 @@ class VolcanoJobs(Controller):
 
     def _misfortunes(self) -> dict[str, list[Misfortune]]:
         """By job, what happened to pods of its present version since the last round."""
-        present = {objects.uid(pod): pod for pod in self.mirror.all(PODS) if _of_a_job(pod)}
+        of_jobs = [pod for pod in self.mirror.all(PODS) if objects.owner_kind(pod) == VOLCANO_JOBS.kind]
+        present = {objects.uid(pod): pod for pod in of_jobs if JOB_NAME in objects.labels_of(pod)}
         versions = {objects.uid(job): _version(job) for job in self.mirror.all(VOLCANO_JOBS)}
         befell: dict[str, list[Misfortune]] = defaultdict(list)
         for uid, before in self._alive.items():
@@ -102,7 +102,8 @@ class VolcanoJobs(Controller):
         if group is None:
             await self.create(POD_GROUPS, _pod_group(job))
         elif objects.status(group).get("phase") not in (None, "", "Pending"):
-            await self.have(PODS, job, _pods(job))
+            pods_of = [_pod(job, task, index) for task in tasks_of(job) for index in range(_size(task))]
+            await self.have(PODS, job, pods_of)
         await self.status(VOLCANO_JOBS, job, _status(job, pods))
 
 
@@ -138,10 +139,6 @@ def _size(task: Object) -> int:
     return int(task.get("replicas", 1))
 
 
-def _of_a_job(pod: Object) -> bool:
-    return objects.owner_kind(pod) == VOLCANO_JOBS.kind and JOB_NAME in objects.labels_of(pod)
-
-
 def _version(job: Object) -> str:
     return str(objects.status(job).get("version") or 0)
 
@@ -163,12 +160,6 @@ def _pod_group(job: Object) -> Object:
 
 def _queue(job: Object) -> str:
     return objects.spec(job).get("queue") or "default"
-
-
-def _pods(job: Object) -> Iterator[Object]:
-    for task in tasks_of(job):
-        for index in range(_size(task)):
-            yield _pod(job, task, index)
 
 
 def _pod(job: Object, task: Object, index: int) -> Object:

@@ -74,7 +74,12 @@ class SimClient:
     ) -> AsyncGenerator[WatchEvent[Any], None]:  # fmt: skip
         """See KubeApi.watch."""
         request = Request(self.name, "watch", resource, namespace or "")
-        watch = await self._send(request, lambda: self._open(resource, namespace, Query(**query), timeout_seconds))
+
+        def opened() -> Watch:
+            kind = self.server.catalog.find(resource)
+            return Watch(self.server.store, kind, namespace, Query(**query), timeout_seconds)
+
+        watch = await self._send(request, opened)
         self._watches.append(watch)
         try:
             while events := await watch.next():
@@ -82,10 +87,8 @@ class SimClient:
                     if not (await self.interceptor.deliver(request, event) and watch.is_open):
                         return
                     obj = None if event.record is None else _decoded(event.record, decode)
-                    if isinstance(obj, Refused):
-                        yield WatchEvent(event.type, None, str(event.version), obj)
-                    else:
-                        yield WatchEvent(event.type, obj, str(event.version))
+                    shown, refused = (None, obj) if isinstance(obj, Refused) else (obj, None)
+                    yield WatchEvent(event.type, shown, str(event.version), refused)
         finally:
             self._watches.remove(watch)
             watch.close()
@@ -134,9 +137,6 @@ class SimClient:
         for watch in cut:
             watch.cut()
         return len(cut)
-
-    def _open(self, resource: Resource, namespace: str | None, query: Query, timeout: float) -> Watch:
-        return Watch(self.server.store, self.server.catalog.find(resource), namespace, query, timeout)
 
     async def _send(self, request: Request, effect: Callable[[], T]) -> T:
         await self._travel()

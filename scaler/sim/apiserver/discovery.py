@@ -6,7 +6,7 @@ by itself; it describes no schemas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from scaler.kube.api import Object, Resource
 from scaler.sim.apiserver.kinds import Kind
@@ -38,7 +38,11 @@ def document(path: str, kinds: Iterable[Kind]) -> Object | None:
         return _openapi(bases[path.removeprefix("openapi/v3/")])
     if path.startswith("apis/") and path[5:] in groups:
         return {"kind": "APIGroup", "apiVersion": "v1", **_group(path[5:], groups[path[5:]])}
-    return _resources(path, bases[path]) if path in bases else None
+    if path not in bases:
+        return None
+    entries = [entry for kind in bases[path] for entry in _entries(kind)]
+    version = path.partition("/")[2]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}
 
 
 def base_path(kind: Kind) -> str:
@@ -51,31 +55,20 @@ def _group(name: str, versions: Iterable[str]) -> Object:
     return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
-def _resources(base: str, kinds: list[Kind]) -> Object:
-    entries = [_entry(kind, part) for kind in kinds for part in _parts(kind)]
-    version = base.partition("/")[2]
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}
-
-
-def _parts(kind: Kind) -> list[str]:
-    return ["", *(["/status"] if kind.status else []), *(["/scale"] if kind.scale else [])]
-
-
-def _entry(kind: Kind, subresource: str) -> Object:
-    entry: Object = {
-        "name": kind.resource.plural + subresource,
-        "singularName": "" if subresource else kind.singular,
-        "namespaced": kind.resource.namespaced,
-        "kind": kind.resource.kind,
-        "verbs": ["get", "patch", "update"] if subresource else _VERBS,
-    }
-    if subresource == "/scale":
-        entry |= {"group": "autoscaling", "version": "v1", "kind": "Scale"}
-    if kind.short_names and not subresource:
+def _entries(kind: Kind) -> Iterator[Object]:
+    """The resource and its subresources."""
+    plural, common = kind.resource.plural, {"namespaced": kind.resource.namespaced, "kind": kind.resource.kind}
+    entry: Object = {**common, "name": plural, "singularName": kind.singular, "verbs": _VERBS}
+    if kind.short_names:
         entry["shortNames"] = list(kind.short_names)
-    if kind.resource.kind in _IN_ALL and not kind.custom and not subresource:
+    if kind.resource.kind in _IN_ALL and not kind.custom:
         entry["categories"] = ["all"]
-    return entry
+    yield entry
+    part = {**common, "singularName": "", "verbs": ["get", "patch", "update"]}
+    if kind.status:
+        yield {**part, "name": f"{plural}/status"}
+    if kind.scale:
+        yield {**part, "name": f"{plural}/scale", "group": "autoscaling", "version": "v1", "kind": "Scale"}
 
 
 def _openapi(kinds: list[Kind]) -> Object:

@@ -119,13 +119,16 @@ def kind_of(definition: Object) -> Kind:
     version = next(version for version in spec["versions"] if version.get("storage"))
     namespaced = spec["scope"] == "Namespaced"
     subresources = version.get("subresources") or {}
+    scale = subresources.get("scale")
+    named = [str((scale or {}).get(f"{name}Path", "")) for name in ("specReplicas", "statusReplicas", "labelSelector")]
+    paths = [tuple(filter(None, path.split("."))) for path in named]
     return Kind(
         resource=Resource(spec["group"], version["name"], names["plural"], names["kind"], namespaced),
         singular=names.get("singular") or names["kind"].lower(),
         short_names=tuple(names.get("shortNames") or ()),
         custom=True,
         status="status" in subresources,
-        scale=_scale_paths(subresources["scale"]) if subresources.get("scale") else None,
+        scale=ScalePaths(*paths) if scale else None,
         generation=True,
         unconditional_update=False,
         schema=(version.get("schema") or {}).get("openAPIV3Schema"),
@@ -133,17 +136,13 @@ def kind_of(definition: Object) -> Kind:
     )
 
 
-def _scale_paths(scale: Object) -> ScalePaths:
-    fields = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
-    return ScalePaths(*(tuple(filter(None, str(scale.get(field, "")).split("."))) for field in fields))
-
-
 class Catalog:
     """What is served at the moment."""
 
     def __init__(self) -> None:
         self._kinds = {_key(kind.resource): kind for kind in BUILT_IN}
-        self._definitions: dict[str, Kind] = {}
+        self.definitions: dict[str, Kind] = {}
+        """What the CustomResourceDefinition of a name serves."""
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(tuple(self._kinds.values()))
@@ -169,16 +168,12 @@ class Catalog:
         """Starts serving a CustomResourceDefinition, or serves its new form."""
         name = definition["metadata"]["name"]
         self.undefine(name)
-        kind = self._definitions[name] = kind_of(definition)
+        kind = self.definitions[name] = kind_of(definition)
         self._kinds[_key(kind.resource)] = kind
-
-    def of_definition(self, name: str) -> Kind:
-        """What a CustomResourceDefinition of that name serves."""
-        return self._definitions[name]
 
     def undefine(self, name: str) -> None:
         """Stops serving what a CustomResourceDefinition served, if it did."""
-        kind = self._definitions.pop(name, None)
+        kind = self.definitions.pop(name, None)
         if kind is not None:
             del self._kinds[_key(kind.resource)]
 

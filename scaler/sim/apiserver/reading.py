@@ -75,7 +75,8 @@ def list_page(store: Store, kind: Kind, namespace: str | None, query: Query) -> 
     last: Key = ("", "")
     for key, record in _records_at(table, token.version, namespace, token.after):
         if query.limit and len(found) == query.limit:
-            return RecordPage(found, token.version, _write_token(_Token(token.version, last)))
+            following = msgspec.json.encode(_Token(token.version, last))
+            return RecordPage(found, token.version, base64.urlsafe_b64encode(following).decode())
         if matches(record.object):
             found.append(record)
             last = key
@@ -102,10 +103,6 @@ def _records_at(table: Table, version: int, namespace: str | None, after: Key) -
         end = bisect_left(keys, (namespace + "\0", ""))
     for index in range(start, end):
         yield keys[index], records[keys[index]]
-
-
-def _write_token(token: _Token) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode()
 
 
 def _read_token(text: str) -> _Token:

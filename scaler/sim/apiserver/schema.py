@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from scaler.kube.api import Object
-from scaler.sim.apiserver.kinds import Kind
 
 Schema = dict[str, Any]
 
@@ -181,8 +180,8 @@ _DEFINITION_SPEC = _shape(
 
 _CUSTOM = _shape("Custom", metadata=_METADATA)
 _ANY = _shape("Any", metadata=_METADATA, spec=_MAP, status=_STATUS)
-_BINDING = _shape("Binding", metadata=_METADATA, target=_REFERENCE)
 _SHAPES = {
+    "Binding": _shape("Binding", metadata=_METADATA, target=_REFERENCE),
     "Pod": _shape("Pod", metadata=_METADATA, spec=_POD_SPEC, status=_STATUS),
     "ConfigMap": _shape("ConfigMap", metadata=_METADATA, data=_TEXTS, binaryData=_TEXTS),
     "Service": _shape("Service", metadata=_METADATA, spec=_SERVICE_SPEC, status=_MAP),
@@ -192,19 +191,10 @@ _SHAPES = {
 }
 
 
-def mismatch(kind: Kind, body: Any) -> str:
+def mismatch(kind: str, body: Any, *, custom: bool = False) -> str:
     """Why the body is no object of that kind, empty when it is one. A custom resource needs no more than metadata."""
-    return _mismatch(body, _CUSTOM if kind.custom else _SHAPES.get(kind.resource.kind, _ANY))
-
-
-def binding_mismatch(body: Any) -> str:
-    """Why the body is no Binding, empty when it is one."""
-    return _mismatch(body, _BINDING)
-
-
-def _mismatch(body: Any, shape: type[Any]) -> str:
     try:
-        msgspec.convert(body, shape)
+        msgspec.convert(body, _CUSTOM if custom else _SHAPES.get(kind, _ANY))
     except msgspec.ValidationError as error:
         return str(error)
     return ""

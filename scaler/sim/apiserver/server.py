@@ -191,7 +191,7 @@ class ApiServer:
         record = self.store.delete(kind.resource, key, self.clock.now())
         self._claims.forget(record.object)
         if kind.resource.kind == "CustomResourceDefinition":
-            self._empty(self.catalog.of_definition(key[1]), "")
+            self._empty(self.catalog.definitions[key[1]], "")
             self.catalog.undefine(key[1])
         elif kind.resource == NAMESPACES:
             for other in self.catalog:
@@ -217,7 +217,7 @@ class ApiServer:
         found = (body.get("apiVersion") or api_version, body.get("kind") or name)
         if found != (api_version, name):
             raise refusals.bad_request(f"the API version in the data {found} does not match the expected {api_version}")
-        problem = schema.mismatch(kind, body)
+        problem = schema.mismatch(name, body, custom=kind.custom)
         if problem:
             raise refusals.bad_request(f"{name} in version {kind.resource.version!r} cannot be handled: {problem}")
         if not kind.custom:
@@ -306,7 +306,7 @@ class ApiServer:
 
     def _bind(self, namespace: str | None, body: Object) -> Record:
         binding = _private(body)
-        problem = schema.binding_mismatch(binding)
+        problem = schema.mismatch(BINDINGS.kind, binding)
         if problem:
             raise refusals.bad_request(f"the body is no Binding: {problem}")
         metadata = binding.get("metadata") or {}

@@ -27,6 +27,7 @@ def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = Fa
     An object in a row says its kind, also where those of a list need not: kubectl sorts no others.
     """
     columns = [_NAME, *_columns(kind)]
+    partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
     named = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version}
     return {
         "kind": "Table",
@@ -40,15 +41,11 @@ def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = Fa
         "rows": [
             {
                 "cells": [show(obj, now) for _, _, show in columns],
-                "object": {**named, **obj} if whole else _partial(obj),
+                "object": {**named, **obj} if whole else {**partial, "metadata": obj["metadata"]},
             }
             for obj in objects
         ],
     }  # fmt: skip
-
-
-def _partial(obj: Object) -> Object:
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
 def _columns(kind: Kind) -> list[_Column]:

@@ -61,7 +61,8 @@ def desired(
     advised = max(by_metric(total, average, scale.running, policy.tolerance) for total, average in metrics)
     window = max(policy.up, policy.down)
     kept = (*(one for one in past if one.at > now - window), Advice(now, advised))
-    return _limited(policy, specified, _stable(policy, specified, kept, now)), kept
+    at_once = max(2 * specified, specified + 4)
+    return max(policy.least, min(_stable(policy, specified, kept, now), at_once, policy.most)), kept
 
 
 def _stable(policy: Policy, specified: int, advice: Sequence[Advice], now: float) -> int:
@@ -70,8 +71,3 @@ def _stable(policy: Policy, specified: int, advice: Sequence[Advice], now: float
     up = min([last, *(one.replicas for one in advice if one.at > now - policy.up)])
     down = max([last, *(one.replicas for one in advice if one.at > now - policy.down)])
     return min(max(specified, up), down)
-
-
-def _limited(policy: Policy, specified: int, wanted: int) -> int:
-    at_once = max(2 * specified, specified + 4)
-    return max(policy.least, min(wanted, at_once, policy.most))

@@ -76,7 +76,9 @@ def step(flow: Flow, capacity: Capacity, arriving: float, seconds: float, *, bro
     came = Cohort(flow.at, arriving)
     prefilled, waiting = taken((*flow.waiting, came) if arriving else flow.waiting, capacity.prefill * seconds)
     placed, handed = taken((*flow.handed, *prefilled), max(0.0, capacity.places - decoding))
-    waiting, handed = (_patient(cohorts, now - capacity.patience) for cohorts in (waiting, handed))
+    waiting, handed = (
+        tuple(cohort for cohort in cohorts if cohort.since > now - capacity.patience) for cohorts in (waiting, handed)
+    )
     waiting, _ = taken(waiting, max(0.0, capacity.bound - total(handed)))
     after = Flow(now, waiting, handed, decoding + total(placed), flow.arrived + arriving, flow.served + served)
     gone = flow.decoding * broken + flow.queue + arriving - total(placed) - after.queue
@@ -97,8 +99,3 @@ def taken(cohorts: Sequence[Cohort], most: float) -> tuple[tuple[Cohort, ...], t
             return tuple(first), rest
         most -= cohort.requests
     return tuple(cohorts), ()
-
-
-def _patient(cohorts: Sequence[Cohort], oldest: float) -> tuple[Cohort, ...]:
-    """Those that came later than that."""
-    return tuple(cohort for cohort in cohorts if cohort.since > oldest)

@@ -109,7 +109,8 @@ class LoadedService:
         if wanted != scale.specified:
             name, merge = objects.name(target), {"spec": {"replicas": wanted}}
             await self._api.patch(resource, self._load.namespace, name, merge, patch_type=PatchType.MERGE)
-            text = f"autoscaler: {resource.kind} {name} from {_said(scale.specified)} to {wanted}"
+            before = "all" if scale.specified >= ALL else scale.specified
+            text = f"autoscaler: {resource.kind} {name} from {before} to {wanted}"
             self._recorder.say(MomentKind.TARGET, text, self._load.service)
         return past
 
@@ -120,10 +121,6 @@ class LoadedService:
             return ELASTIC_SERVICES, next((one for one in found if about.items() <= objects.spec(one).items()), None)
         stage = self._load.prefill if scaler.scales == "prefill" else self._load.decode
         return DEPLOYMENTS, await self._api.get(DEPLOYMENTS, self._load.namespace, stage.group)
-
-
-def _said(replicas: int) -> str:
-    return "all" if replicas >= ALL else str(replicas)
 
 
 def measured(sample: LoadSample, metric: Metric) -> float:

@@ -15,14 +15,14 @@ from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, KubeApi, Object
 from scaler.kube.errors import NotFoundError
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
-from scaler.sim.actors.devices import report_chips, report_node, report_switch
+from scaler.sim.actors.devices import put, report_chips, report_node, report_switch
 from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node
 from scaler.sim.actors.placement import natural
 from scaler.sim.stories import scenario
 from scaler.sim.stories.instances import claim_of
-from scaler.sim.stories.manifests import KINDS, apply, delete, ensure_namespace, read_manifests
+from scaler.sim.stories.manifests import KINDS, apply, delete, read_manifests
 
 _FATES = {
     NodeFate.NOT_READY: "stops answering",
@@ -141,20 +141,13 @@ class Happenings:
 
     async def _rule(self, rule: scenario.RuleEvent) -> None:
         try:
-            old = await self._api.get(CONFIG_MAPS, rule.namespace, rule.name)
+            old = (await self._api.get(CONFIG_MAPS, rule.namespace, rule.name)).get("data") or {}
+            how = "edited"
         except NotFoundError:
-            await self._create_rule(rule)
-            return
-        merge = {"data": {RULE_KEY: _text(rule, (old.get("data") or {}).get(RULE_KEY, ""))}}
-        self._announce(f"rule {rule.name}: edited")
-        await self._api.patch(CONFIG_MAPS, rule.namespace, rule.name, merge, patch_type=PatchType.MERGE)
-
-    async def _create_rule(self, rule: scenario.RuleEvent) -> None:
-        await ensure_namespace(self._api, rule.namespace)
-        meta = {"name": rule.name, "namespace": rule.namespace}
-        body: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {RULE_KEY: _text(rule, "")}}
-        self._announce(f"rule {rule.name}: created")
-        await self._api.create(CONFIG_MAPS, rule.namespace, body)
+            old, how = {}, "created"
+        text = _text(rule, old.get(RULE_KEY, ""))
+        self._announce(f"rule {rule.name}: {how}")
+        await put(self._api, rule.namespace, rule.name, {RULE_KEY: text}, {})
 
     async def _patch(self, patch: scenario.PatchEvent) -> None:
         ref = patch.object

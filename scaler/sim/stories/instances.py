@@ -80,7 +80,9 @@ def census(
         own = members.pop(objects.uid(job), [])
         if service := service_of(job):
             group = objects.scaling_labels(job).get(GROUP_LABEL, "")
-            services[service].append(_Instance(objects.name(job), group, _expected(job), own))
+            parts = [*(objects.spec(job).get("replicaSpecs") or {}).values(), *(objects.spec(job).get("tasks") or [])]
+            size = sum(int(part.get("replicas", 1)) for part in parts if isinstance(part, dict))
+            services[service].append(_Instance(objects.name(job), group, size, own))
     others = _of_pods((pod for found in members.values() for pod in found), sizes or {})
     for service, instances in others.items():
         services[service] += instances
@@ -149,11 +151,6 @@ def _condition(live: list[Object], expected: int, ready: set[str], present: int)
     if any(objects.phase(pod) != "Running" for pod in live):
         return Condition.STARTING
     return Condition.RUNNING
-
-
-def _expected(job: Object) -> int:
-    parts = [*(objects.spec(job).get("replicaSpecs") or {}).values(), *(objects.spec(job).get("tasks") or [])]
-    return sum(int(part.get("replicas", 1)) for part in parts if isinstance(part, dict))
 
 
 _INSTANCE = "mind-cluster/instance"

@@ -45,12 +45,6 @@ class _Losses(msgspec.Struct):
     revoked: set[str] = set()
 
 
-def _seen(pod: Object, service: str, instance: str) -> _Seen:
-    bound = bool(objects.node_of(pod))
-    waiting = not bound and not objects.gated(pod) and not objects.ended(pod)
-    return _Seen(service, instance, bound, waiting, objects.terminating(pod))
-
-
 class Recorder(StandIn):
     """`observe` is the controller's observer; `run` follows the cluster. Times count from `start()`."""
 
@@ -126,7 +120,11 @@ class Recorder(StandIn):
             owner = objects.owner_uid(pod)
             service = known.service if known else services.get(owner) or service_of(pod)
             if service:
-                seen[uid] = _seen(pod, service, owner if owner in services else claim_of(pod, {}).instance)
+                bound = bool(objects.node_of(pod))
+                seen[uid] = _Seen(
+                    service, owner if owner in services else claim_of(pod, {}).instance, bound,
+                    not bound and not objects.gated(pod) and not objects.ended(pod), objects.terminating(pod),
+                )  # fmt: skip
         self._owned = seen
         return losses
 
