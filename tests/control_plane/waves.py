@@ -22,8 +22,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, NODES, PODS, KubeApi, Object
-from scaler.sim.actors import objects
 from scaler.names import GROUP_LABEL, RULE_KEY
+from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.stories.instances import running, service_of
 from tests.control_plane.autoscaler import OPTIONS, Autoscaler, autoscaling
