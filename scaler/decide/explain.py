@@ -1,4 +1,5 @@
-"""Verdicts in words: one sentence that says why an instance is where it is, with counts, and what a person can do.
+"""Reasons in one table, and verdicts in words: one sentence that says why an instance is where it is, with counts, and
+what a person can do.
 
 Events, conditions, ElasticServices and the CLI all speak with these sentences. Must not decide anything, and must
 say the same for the same verdict and plan: writers compare the words to find out whether there is news.
@@ -7,6 +8,7 @@ say the same for the same verdict and plan: writers compare the words to find ou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from scaler.decide.nodes import Requirement, Where
 from scaler.decide.world import NOBODY, Plan, Reason, State, Verdict
@@ -26,7 +28,10 @@ def words(verdict: Verdict, plan: Plan) -> str:
         return (
             f"{'Runs' if verdict.state is State.RUNNING else 'Starts'}, but {_about(verdict, 'its labels are wrong')}."
         )
-    return _SENTENCES[verdict.reason](verdict, plan)
+    sentence = FACTS[verdict.reason].sentence
+    if isinstance(sentence, str):
+        return sentence.format(about=_about(verdict, "not known"), colon=_colon(verdict), key=plan.key)
+    return sentence(verdict, plan)
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:
@@ -174,53 +179,79 @@ def _colon(verdict: Verdict) -> str:
     return f": {about}" if about else ""
 
 
-def _fixed(sentence: str) -> Callable[[Verdict, Plan], str]:
-    """A sentence in which `{about}` and `{colon}` stand for what the reason refers to."""
+class ReasonFacts(NamedTuple):
+    """All that is so of a reason, whoever shows it."""
 
-    def say(verdict: Verdict, plan: Plan) -> str:
-        return sentence.format(about=_about(verdict, "not known"), colon=_colon(verdict), key=plan.key)
+    sentence: str | Callable[[Verdict, Plan], str]
+    """Why, and what to do. In a text `{about}` and `{colon}` stand for what the verdict refers to."""
+    warns: bool = False
+    """A person has to act: its events are of type Warning."""
+    about_room: bool = False
+    """It may end when more is free or when some pod is bound: a change of what is free causes a pass."""
+    has_room: bool = False
+    """Room is kept for the instance."""
+    follows: bool = False
+    """From the reason of another instance: the reason of a service only where there is no other."""
 
-    return say
 
-
-_SENTENCES: dict[Reason, Callable[[Verdict, Plan], str]] = {
-    Reason.WAITING_FOR_RATIO: _waiting_for_ratio,
-    Reason.NOT_IN_RATIO: _not_in_ratio,
-    Reason.SCALED_DOWN: _scaled_down,
-    Reason.GROUP_UNKNOWN: _group_unknown,
-    Reason.GROUP_LABEL_MISSING: _fixed(
+FACTS: dict[Reason, ReasonFacts] = {
+    Reason.WAITING_FOR_RATIO: ReasonFacts(_waiting_for_ratio, follows=True),
+    Reason.NOT_IN_RATIO: ReasonFacts(_not_in_ratio, follows=True),
+    Reason.SCALED_DOWN: ReasonFacts(_scaled_down, follows=True),
+    Reason.GROUP_UNKNOWN: ReasonFacts(_group_unknown, warns=True),
+    Reason.GROUP_LABEL_MISSING: ReasonFacts(
         "The label mind-cluster/group-name is missing or empty; "
-        "set it to the group of rule {key.rule} this job belongs to."
+        "set it to the group of rule {key.rule} this job belongs to.",
+        warns=True,
     ),
-    Reason.JOB_ID_MISSING: _fixed("The label jobID is missing or empty; set it to the id of the inference service."),
-    Reason.RULE_MISSING: _rule_missing,
-    Reason.RULE_INVALID: _fixed(
-        "ConfigMap {key.namespace}/{key.rule} has never held a valid rule{colon}; mend it, 'scaler lint' says where."
+    Reason.JOB_ID_MISSING: ReasonFacts(
+        "The label jobID is missing or empty; set it to the id of the inference service.", warns=True
     ),
-    Reason.MINIMUM_DOES_NOT_FIT: _fixed("The smallest ratio of the service does not fit on the free nodes{colon}."),
-    Reason.MINIMUM_INCOMPLETE: _fixed("Jobs of the smallest ratio are missing or spoilt{colon}; the others wait."),
-    Reason.MINIMUM_TOO_LARGE: _fixed("The smallest ratio would not fit even on empty nodes{colon}; use a smaller one."),
-    Reason.MINIMUM_NOT_SCHEDULED: _fixed(
-        "The scheduler bound nothing of the smallest ratio in time{colon}; tried again."
+    Reason.RULE_MISSING: ReasonFacts(_rule_missing, warns=True),
+    Reason.RULE_INVALID: ReasonFacts(
+        "ConfigMap {key.namespace}/{key.rule} has never held a valid rule{colon}; mend it, 'scaler lint' says where.",
+        warns=True,
     ),
-    Reason.WAITING_FOR_ROOM: _fixed("Room for the smallest ratio is reserved and not free yet{colon}."),
-    Reason.PREEMPTED: _fixed("Evicted, so that {about} can start what it misses; it starts again when there is room."),
-    Reason.WAITING_FOR_CAPACITY: _fixed("Waits for free nodes{colon}."),
-    Reason.REVOKED: _revoked,
-    Reason.NAME_TAKEN: _fixed("{about} already exists and belongs to another owner; it has to go first."),
-    Reason.CREATE_REFUSED: _fixed("Its creation was refused: {about}; tried again on change and with pauses."),
-    Reason.JOB_INVALID: _fixed("No pods can be made of the job: {about}. Mend the job."),
-    Reason.PAUSED: _fixed('Rule {key.rule} says mind-cluster/paused: "true"; remove the annotation to go on.'),
-    Reason.TERMINATING: _fixed("Its pods are going away{colon}; it can start again when they are gone."),
-    Reason.WAITING_FOR_SCHEDULER: _waiting_for_scheduler,
-    Reason.STARTING: _fixed("All its pods are bound and starting{colon}."),
-    Reason.RUNNING: _fixed("Runs."),
-    Reason.BROKEN: _fixed("Was running or starting and is not whole any more{colon}."),
-    Reason.FINISHED: _fixed("Its job has finished for good{colon}; delete and apply the job to start it again."),
-    Reason.SURPLUS_RUNNING: _surplus,
-    Reason.REVOKE_WOULD_COST_RESTARTS: _fixed(
+    Reason.MINIMUM_DOES_NOT_FIT: ReasonFacts(
+        "The smallest ratio of the service does not fit on the free nodes{colon}.", about_room=True
+    ),
+    Reason.MINIMUM_INCOMPLETE: ReasonFacts("Jobs of the smallest ratio are missing or spoilt{colon}; the others wait."),
+    Reason.MINIMUM_TOO_LARGE: ReasonFacts(
+        "The smallest ratio would not fit even on empty nodes{colon}; use a smaller one.", warns=True, about_room=True
+    ),
+    Reason.MINIMUM_NOT_SCHEDULED: ReasonFacts(
+        "The scheduler bound nothing of the smallest ratio in time{colon}; tried again.", warns=True, about_room=True
+    ),
+    Reason.WAITING_FOR_ROOM: ReasonFacts(
+        "Room for the smallest ratio is reserved and not free yet{colon}.", about_room=True, has_room=True
+    ),
+    Reason.PREEMPTED: ReasonFacts(
+        "Evicted, so that {about} can start what it misses; it starts again when there is room.", about_room=True
+    ),
+    Reason.WAITING_FOR_CAPACITY: ReasonFacts("Waits for free nodes{colon}.", about_room=True),
+    Reason.REVOKED: ReasonFacts(_revoked, about_room=True),
+    Reason.NAME_TAKEN: ReasonFacts(
+        "{about} already exists and belongs to another owner; it has to go first.", warns=True
+    ),
+    Reason.CREATE_REFUSED: ReasonFacts(
+        "Its creation was refused: {about}; tried again on change and with pauses.", warns=True
+    ),
+    Reason.JOB_INVALID: ReasonFacts("No pods can be made of the job: {about}. Mend the job.", warns=True),
+    Reason.PAUSED: ReasonFacts('Rule {key.rule} says mind-cluster/paused: "true"; remove the annotation to go on.'),
+    Reason.TERMINATING: ReasonFacts("Its pods are going away{colon}; it can start again when they are gone."),
+    Reason.WAITING_FOR_SCHEDULER: ReasonFacts(_waiting_for_scheduler, about_room=True, has_room=True),
+    Reason.STARTING: ReasonFacts("All its pods are bound and starting{colon}."),
+    Reason.RUNNING: ReasonFacts("Runs."),
+    Reason.BROKEN: ReasonFacts("Was running or starting and is not whole any more{colon}.", warns=True),
+    Reason.FINISHED: ReasonFacts("Its job has finished for good{colon}; delete and apply the job to start it again."),
+    Reason.SURPLUS_RUNNING: ReasonFacts(_surplus),
+    Reason.REVOKE_WOULD_COST_RESTARTS: ReasonFacts(
         "Should give its place back, but each revocation costs its job a restart{colon}; it keeps "
-        "its place, raise the limit of the job or delete it."
+        "its place, raise the limit of the job or delete it.",
+        warns=True,
     ),
-    Reason.NOT_SERVED: _fixed("Not an inference server of a service: it is left alone."),
+    Reason.NOT_SERVED: ReasonFacts("Not an inference server of a service: it is left alone."),
 }
+"""Of every reason. Who adds one, adds a row."""
+WARNS = frozenset(reason for reason, facts in FACTS.items() if facts.warns)
+ABOUT_ROOM = frozenset(reason for reason, facts in FACTS.items() if facts.about_room)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import structlog
 
 from scaler.clock import Clock, rfc3339
-from scaler.decide.world import Reason
 from scaler.kube.api import EVENTS, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError, BadRequestError, ForbiddenError, InvalidError, NotFoundError
 from scaler.kube.writer import Writer
@@ -27,24 +26,6 @@ REPEAT_AFTER = 600.0
 _MAX_MESSAGE = 1024
 _REMEMBERED = 10_000
 _log = structlog.get_logger("report")
-
-NEEDS_ATTENTION = frozenset(
-    {
-        Reason.GROUP_UNKNOWN,
-        Reason.GROUP_LABEL_MISSING,
-        Reason.JOB_ID_MISSING,
-        Reason.RULE_MISSING,
-        Reason.RULE_INVALID,
-        Reason.MINIMUM_TOO_LARGE,
-        Reason.MINIMUM_NOT_SCHEDULED,
-        Reason.NAME_TAKEN,
-        Reason.CREATE_REFUSED,
-        Reason.JOB_INVALID,
-        Reason.BROKEN,
-        Reason.REVOKE_WOULD_COST_RESTARTS,
-    }
-)
-"""Reasons that give an event of type Warning; every other reason is Normal, every note is a Warning."""
 
 
 class Event(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from scaler.clock import Clock, Slices
-from scaler.decide.explain import words
+from scaler.decide.explain import FACTS, words
 from scaler.decide.world import Note, Plan, Reason, ServiceKey, State, Verdict, Warning
 from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object
@@ -28,7 +28,7 @@ from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import config_maps
 from scaler.report.elastic_services import StatusWriter
-from scaler.report.events import NEEDS_ATTENTION, Event, EventWriter
+from scaler.report.events import Event, EventWriter
 from scaler.report.job_status import JobStatusWriter, JobSummary, already_says
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import RuleKey, ServiceReport, Subject, differs, differs_in_words
@@ -221,7 +221,7 @@ class Reporter:
         record = report.jobs.get(verdict.uid)
         job = record.object if record is not None else None
         if (known or not _was_reported(job, verdict)) and _is_served(job, verdict):
-            warning = verdict.reason in NEEDS_ATTENTION or (job is not None and has_failed(job))
+            warning = FACTS[verdict.reason].warns or (job is not None and has_failed(job))
             subject = report.subjects[verdict.uid]
             self._queue_event(partial(_reason_event, subject, verdict, report.plan, warning=warning), subject)
 

@@ -14,9 +14,9 @@ import msgspec
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
+from scaler.decide.explain import ABOUT_ROOM
 from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
 from scaler.report.conditions import Conditions, conditions, running_index
-from scaler.report.service_reports import ROOM_REASONS
 from scaler.rules.rule import Rule
 
 MOST_OF_NAMESPACE, MOST = 200, 2000
@@ -25,7 +25,7 @@ MOST_NAMESPACES = 100
 """Of which is said how many services have none."""
 _DURATION: Final = (0.1, 1, 5, 15, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600)
 _COMING = frozenset({Reason.WAITING_FOR_SCHEDULER, Reason.STARTING})
-_WITHOUT_ROOM = ROOM_REASONS - _COMING
+_WITHOUT_ROOM = ABOUT_ROOM - _COMING
 
 
 class Standing(msgspec.Struct, frozen=True):

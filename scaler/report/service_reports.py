@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from scaler.decide.explain import ABOUT_ROOM
 from scaler.decide.world import Plan, Reason, Service, State, Tally
 from scaler.informers.cache import Cache
 from scaler.informers.records import JobRecord
@@ -20,18 +21,6 @@ from scaler.state.own_config_maps import Name
 
 RuleKey = Name
 """A rule ConfigMap, existing or not."""
-ROOM_REASONS = frozenset(
-    {
-        Reason.MINIMUM_DOES_NOT_FIT,
-        Reason.MINIMUM_TOO_LARGE,
-        Reason.MINIMUM_NOT_SCHEDULED,
-        Reason.WAITING_FOR_ROOM,
-        Reason.WAITING_FOR_CAPACITY,
-        Reason.WAITING_FOR_SCHEDULER,
-        Reason.REVOKED,
-    }
-)
-"""Reasons that may end, or be put off, because something else is free or because some pod was bound."""
 
 
 class Subject(NamedTuple):
@@ -116,7 +105,7 @@ def _phases(cache: Cache, uid: str) -> dict[str, str]:
 
 def waits_for_room(plan: Plan) -> bool:
     """Whether more room would change what is done about the service."""
-    return any(verdict.reason in ROOM_REASONS for verdict in plan.verdicts)
+    return any(verdict.reason in ABOUT_ROOM for verdict in plan.verdicts)
 
 
 def arbitration_waits(tally: Tally | None) -> bool:

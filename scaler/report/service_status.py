@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.explain import counts_in_words, words
-from scaler.decide.world import GroupPlan, Instance, Plan, Reason, Service, ServiceKey, State, Verdict
+from scaler.decide.explain import FACTS, counts_in_words, words
+from scaler.decide.world import GroupPlan, Instance, Plan, Service, ServiceKey, State, Verdict
 from scaler.kube.api import Object
 from scaler.report.conditions import Statement, conditions, running_index, scaling_limited, selector_of, wanted_of
 from scaler.report.service_reports import ServiceReport
@@ -30,8 +30,6 @@ MAX_BYTES = 900 * 1024
 """The API server takes about 1 MiB per object, and keeps who owns which field in it, too."""
 _QUIET = frozenset({State.RUNNING, State.FINISHED})
 """Left out first when not all instances fit."""
-_LAST = (Reason.WAITING_FOR_RATIO, Reason.NOT_IN_RATIO, Reason.SCALED_DOWN)
-"""Reasons that follow from another instance's; they are the service's reason only where there is no other."""
 AVAILABLE, COMPLETE, DEGRADED, RULE_VALID = "Available", "Complete", "Degraded", "RuleValid"
 SCALING_LIMITED = "ScalingLimited"
 RESTING = "Resting"
@@ -133,7 +131,7 @@ def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
     """Instances of a group that lacks one go first, and among them those that do not just wait for others."""
     group = plan.groups.get(verdict.group or "")
     satisfied = group is None or group.running >= group.target
-    return verdict.reason in _LAST, satisfied, verdict.state is State.HELD
+    return FACTS[verdict.reason].follows, satisfied, verdict.state is State.HELD
 
 
 def _is_unchanged(before: Object, now: Object) -> bool:

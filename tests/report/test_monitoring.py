@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from scaler.decide.explain import WARNS
 from scaler.decide.world import Reason
-from scaler.report.events import NEEDS_ATTENTION
 from scaler.report.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +102,7 @@ def test_there_are_no_runbooks_but_those_of_the_alerts_in_their_order() -> None:
 def test_every_reason_that_asks_for_a_person_has_an_alert() -> None:
     (rule,) = [rule for rule in RULES if rule["alert"] == "ScalerInstancesNeedAPerson"]
     (pattern,) = re.findall(r'reason=~"([^"]+)"', rule["expr"])
-    assert {Reason(name) for name in pattern.split("|")} == NEEDS_ATTENTION - SEEN_OTHERWISE
+    assert {Reason(name) for name in pattern.split("|")} == WARNS - SEEN_OTHERWISE
 
 
 def test_every_alert_is_tried_both_ways() -> None:

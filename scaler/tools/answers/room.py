@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from scaler.decide.explain import amount_in_words, counts_in_words, target_in_words, where_in_words
+from scaler.decide.explain import ABOUT_ROOM, FACTS, amount_in_words, counts_in_words, target_in_words, where_in_words
 from scaler.decide.nodes import PODS, Node, Nodes, PodRequest, accepts, joined
 from scaler.decide.world import Decision, Instance, Plan, Reason, State, World
 from scaler.rules.values import at
@@ -19,18 +19,6 @@ from scaler.tools.cluster.detail import is_true
 from scaler.tools.diagnosis import Check, Standing
 
 _FEW = 4
-_FOR_ROOM = frozenset(
-    {
-        Reason.MINIMUM_DOES_NOT_FIT,
-        Reason.MINIMUM_TOO_LARGE,
-        Reason.WAITING_FOR_ROOM,
-        Reason.WAITING_FOR_CAPACITY,
-        Reason.MINIMUM_NOT_SCHEDULED,
-        Reason.WAITING_FOR_SCHEDULER,
-    }
-)
-"""Reasons that free nodes have to do with."""
-_RESERVES = frozenset({Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER})
 
 
 class Supply(msgspec.Struct, frozen=True):
@@ -77,7 +65,7 @@ def _standing(subject: Subject, plan: Plan) -> Check:
 
 def _waits_for_room(subject: Subject, instance: Instance) -> bool:
     standing = subject.standings.get(instance.uid)
-    return standing is not None and standing.reason in _FOR_ROOM and bool(instance.unbound)
+    return standing is not None and standing.reason in ABOUT_ROOM and bool(instance.unbound)
 
 
 def _needs(world: World, decision: Decision, plan: Plan, waiting: Sequence[Instance]) -> Iterator[Check]:
@@ -118,7 +106,7 @@ def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) ->
 
 
 def _is_reserved(reason: Reason, state: State) -> bool:
-    return reason in _RESERVES or state is State.ADMITTED
+    return FACTS[reason].has_room or state is State.ADMITTED
 
 
 def _pods_for(instance: Instance, nodes: Sequence[Node]) -> int:

@@ -10,28 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from scaler.decide.explain import amount_in_words, where_in_words, words
+from scaler.decide.explain import ABOUT_ROOM, FACTS, amount_in_words, where_in_words, words
 from scaler.decide.nodes import NODE_NAME, PODS, Node, NodeClass, Nodes, PodRequest, accepts
-from scaler.decide.world import Decision, Instance, Plan, Reason, Service, State, World
+from scaler.decide.world import Decision, Instance, Plan, Service, State, World
 from scaler.tools.cluster.detail import node_trouble
 from scaler.tools.cluster.reading import Cluster
 
 MOST_GUESTS = 12
 """Services that are named of one node."""
-WAITS = frozenset(
-    {
-        Reason.MINIMUM_DOES_NOT_FIT,
-        Reason.MINIMUM_TOO_LARGE,
-        Reason.MINIMUM_NOT_SCHEDULED,
-        Reason.WAITING_FOR_ROOM,
-        Reason.WAITING_FOR_CAPACITY,
-        Reason.WAITING_FOR_SCHEDULER,
-        Reason.PREEMPTED,
-    }
-)
-"""Reasons that are about room."""
-RESERVED = frozenset({Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER})
-"""Room is kept for these."""
 Row = dict[str, Any]
 
 
@@ -205,13 +191,13 @@ def _kind(node: Node) -> str:
 
 def _waits(service: Service, plan: Plan) -> tuple[Row | None, Counter[PodRequest]]:
     """What a service waits for, for the first reason that it gives, and the pods that room is kept for."""
-    found = [one for one in plan.verdicts if one.reason in WAITS and one.state is not State.RUNNING]
+    found = [one for one in plan.verdicts if one.reason in ABOUT_ROOM and one.state is not State.RUNNING]
     if plan.complete or not found:
         return None, Counter()
     instances = {instance.uid: instance for instance in service.instances}
-    first = min(found, key=lambda one: (one.reason not in RESERVED, one.name))
+    first = min(found, key=lambda one: (not FACTS[one.reason].has_room, one.name))
     alike = [instances[one.uid] for one in found if one.reason is first.reason and one.uid in instances]
-    pods, reserved = _pods(alike), first.reason in RESERVED
+    pods, reserved = _pods(alike), FACTS[first.reason].has_room
     row = {
         "serves": plan.serves,
         "reserved": reserved,
