@@ -22,7 +22,7 @@ from scaler.names import CLASS_NAMESPACES, GROUP_LABEL, JOB_ID_LABEL, LAST_APPLI
 from scaler.rules.values import as_text, at, is_deeper
 from scaler.workloads.ascendjob import APP_LABEL, is_foreign, read_job
 from scaler.workloads.kind import LONGEST_NAME, NO_LABELS, Job, Labels, job_uid, labels_of
-from scaler.workloads.pod_requests import ascend_job_priority, ascend_job_requests, volcano_job_requests, whole_amounts
+from scaler.workloads.pod_requests import ascend_job_requests, volcano_job_requests, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
 
 
@@ -241,7 +241,8 @@ def job_record(obj: JobObject) -> JobRecord | None:
     _refuse_deep(found)
     job = read_job(found)
     needs = ascend_job_requests(found) if job.key.rule else ()
-    priority_class = ascend_job_priority(found) if job.key.rule else ""
+    scheduling = at(found, "spec", "runPolicy", "schedulingPolicy")
+    priority_class = as_text(scheduling.get("priorityClass")) if job.key.rule else ""
     packed = zlib.compress(text, 1)
     return JobRecord(namespace, job.name, job.uid, version, job, packed, needs=needs, priority_class=priority_class)
 

@@ -7,14 +7,14 @@ cannot read is let through unchanged. No look-up but the function that `review_l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_KEY, RULE_LABEL
 from scaler.rules.document import findings, immutable_fault, read_rule
-from scaler.rules.finding import Finding, printable
+from scaler.rules.finding import Finding, pointer, printable
 from scaler.rules.values import as_list, as_text, at
 from scaler.serve.labelled import GroupsOf, label_warnings
 
@@ -28,19 +28,12 @@ MAX_WORDS = 240
 _MOVED = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 
 
-class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of a JSON patch."""
-
-    op: str
-    path: str
-    value: Any = msgspec.UNSET
-
-
 class Response(msgspec.Struct, frozen=True):
     """What admission says about one request. `uid` is the request's, "" when the request cannot be read at all."""
 
     uid: str
-    patch: tuple[Operation, ...] = ()
+    patch: Mapping[str, Any] = {}
+    """Path -> what is to stand there, whole."""
     warnings: tuple[str, ...] = ()
     refusal: tuple[Finding, ...] = ()
     """Why the object is refused; empty when it is let through."""
@@ -61,7 +54,8 @@ def encode(answer: Response) -> bytes:
     """The AdmissionReview that carries the answer."""
     response: dict[str, Any] = {"uid": answer.uid, "allowed": not answer.refusal}
     if answer.patch:
-        response |= {"patchType": "JSONPatch", "patch": msgspec.json.encode(answer.patch)}  # bytes become base64
+        steps = [{"op": "add", "path": path, "value": value} for path, value in answer.patch.items()]
+        response |= {"patchType": "JSONPatch", "patch": msgspec.json.encode(steps)}  # bytes become base64
     if answer.warnings:
         response["warnings"] = answer.warnings
     if answer.refusal:
@@ -80,12 +74,15 @@ def review_pod(body: bytes) -> Response:
     pod = request.object
     if request.operation != "CREATE" or request.sub_resource or pod is None:
         return Response(request.uid)
-    meta, spec = at(pod, "metadata"), at(pod, "spec")
-    gates = as_list(spec.get("schedulingGates"))
-    if RULE_LABEL not in at(meta, "labels") or spec.get("nodeName") or any(at(g).get("name") == GATE for g in gates):
+    labels, annotations = (at(pod, "metadata", part) for part in ("labels", "annotations"))
+    gates = as_list(at(pod, "spec").get("schedulingGates"))
+    bound = at(pod, "spec").get("nodeName")
+    if RULE_LABEL not in labels or bound or any(at(gate).get("name") == GATE for gate in gates):
         return Response(request.uid)
-    cost = [] if DELETION_COST in at(meta, "annotations") else _annotated(meta, DELETION_COST, HELD_COST)
-    return Response(request.uid, (_gate(gates), *cost))
+    patch: dict[str, Any] = {"/spec/schedulingGates": [*gates, {"name": GATE}]}
+    if DELETION_COST not in annotations:
+        patch["/metadata/annotations"] = {**annotations, DELETION_COST: HELD_COST}
+    return Response(request.uid, patch)
 
 
 def review_ascend_job(body: bytes) -> Response:
@@ -106,9 +103,15 @@ def review_ascend_job(body: bytes) -> Response:
     if RULE_LABEL not in labels or meta.get("deletionTimestamp") or not templates:
         return Response(request.uid)
     moved = {name: labels[name] for name in _MOVED if name in labels}
-    steps = [step for name, template in templates.items() for step in _labelled(name, template, moved)]
-    steps += _annotated(meta, MOVED_RULE, moved[RULE_LABEL])
-    return Response(request.uid, (*steps, Operation("remove", f"/metadata/labels/{_escaped(RULE_LABEL)}")))
+    patch: dict[str, Any] = {
+        "/metadata/annotations": {**at(meta, "annotations"), MOVED_RULE: moved[RULE_LABEL]},
+        "/metadata/labels": {name: value for name, value in labels.items() if name != RULE_LABEL},
+    }
+    for name, template in templates.items():
+        there = at(template, "metadata")
+        metadata = {**there, "labels": {**at(there, "labels"), **moved}}
+        patch[pointer(("spec", "replicaSpecs", name, "template", "metadata"))] = metadata
+    return Response(request.uid, patch)
 
 
 def review_rule(body: bytes) -> Response:
@@ -130,7 +133,7 @@ def review_rule(body: bytes) -> Response:
     if old is not None and all(at(old, p).get(RULE_KEY) == at(found, p).get(RULE_KEY) for p in ("data", "binaryData")):
         warnings, errors = (*errors, *warnings), ()
     name = as_text(meta.get("name")) if errors else ""
-    return Response(request.uid, (), _limited(map(words, warnings)), errors, name=name)
+    return Response(request.uid, {}, _limited(map(words, warnings)), errors, name=name)
 
 
 def review_labels(body: bytes, groups_of: GroupsOf) -> Response:
@@ -179,37 +182,6 @@ def _limited(lines: Iterable[str]) -> tuple[str, ...]:
     more = (f"{rest} more warnings; see all: scaler lint",) if rest > 0 else ()
     cut = (line if len(line) <= MAX_WORDS else f"{line[: MAX_WORDS - 1]}…" for line in found[:MAX_SHOWN])
     return (*cut, *more)
-
-
-# JSON patches
-
-
-def _gate(gates: Sequence[Any]) -> Operation:
-    path, value = "/spec/schedulingGates", {"name": GATE}
-    return Operation("add", f"{path}/-", value) if gates else Operation("add", path, [value])
-
-
-def _annotated(metadata: Mapping[str, Any], key: str, value: str) -> list[Operation]:
-    return _added("/metadata/annotations", metadata.get("annotations"), {key: value})
-
-
-def _labelled(replica: str, template: Mapping[str, Any], labels: Mapping[str, Any]) -> list[Operation]:
-    path = f"/spec/replicaSpecs/{_escaped(replica)}/template/metadata"
-    if template.get("metadata") is None:
-        return [Operation("add", path, {"labels": labels})]
-    return _added(f"{path}/labels", at(template, "metadata").get("labels"), labels)
-
-
-def _added(path: str, there: Any, values: Mapping[str, Any]) -> list[Operation]:
-    """What puts these members into the object at `path`, of which `there` is what it is now."""
-    if not isinstance(there, dict):
-        return [Operation("add", path, values)]
-    new = {name: value for name, value in values.items() if there.get(name) != value}
-    return [Operation("add", f"{path}/{_escaped(name)}", value) for name, value in new.items()]
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 # What is read of a request

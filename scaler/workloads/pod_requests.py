@@ -178,11 +178,6 @@ def _size(spec: Mapping[str, Any]) -> int:
     return sum(len(repr(spec[name])) for name in PLACEMENT if name in spec)
 
 
-def ascend_job_priority(obj: Object) -> str:
-    """Name of the PriorityClass that its scheduling policy names, "" without any."""
-    return as_text(at(obj, "spec", "runPolicy", "schedulingPolicy").get("priorityClass"))
-
-
 def amounts_of(container: Mapping[str, Any]) -> dict[str, Any]:
     """The quantities that a container requests; limits stand in for absent requests."""
     return {**at(container, "resources", "limits"), **at(container, "resources", "requests")}
