@@ -46,7 +46,7 @@ from scaler.state.world import WorldBuilder
 from scaler.threads import entered_in_thread
 
 if TYPE_CHECKING:
-    from scaler.serve.webhook_certs import CertificateSource
+    from scaler.serve.webhook_certs import ServerCertificate
 
 _log = structlog.get_logger("app")
 
@@ -351,7 +351,7 @@ class App:
             self.queue.add(key)
 
 
-def _certificate(app: App) -> CertificateSource:
+def _certificate(app: App) -> ServerCertificate:
     """cryptography and aiohttp are imported only where there is a webhook."""
     from scaler.serve.webhook_certs import certificate_source  # noqa: PLC0415
 

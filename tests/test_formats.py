@@ -234,7 +234,7 @@ def test_a_world_of_a_later_format_is_refused_in_these_words(
 
 
 def test_the_certificate_of_the_webhook_is_kept_as_of_type_kubernetes_io_tls_and_more_in_it_does_no_harm() -> None:
-    made = certificates.advance(None, ("a.svc",), START)
+    made = certificates.advance(None, "a.svc", START)
     assert made is not None
     data = certificates.write(made)
     assert data.keys() == {"ca.crt", "tls.crt", "tls.key"}

@@ -10,7 +10,7 @@ server has heard of it. The old one stays trusted, because another replica may s
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -58,16 +58,16 @@ class Keys(msgspec.Struct, frozen=True):
         return b"".join((self.shown.certificate, self.coming.certificate if self.coming else b"", self.replaced))
 
 
-def advance(keys: Keys | None, names: Sequence[str], now: float) -> Keys | None:
-    """The keys after what is due at `now` (seconds since the epoch) for a server that is reached by `names`; None when
+def advance(keys: Keys | None, name: str, now: float) -> Keys | None:
+    """The keys after what is due at `now` (seconds since the epoch) for a server that is reached by `name`; None when
     nothing is."""
     coming = keys.coming if keys is not None else None
-    if keys is not None and coming is not None and believed(coming, names, now - SETTLE - SKEW):
+    if keys is not None and coming is not None and believed(coming, name, now - SETTLE - SKEW):
         return Keys(coming, None, keys.shown.certificate)
-    if keys is None or not believed(keys.shown, names, now):
-        return Keys(_made(names, now))
+    if keys is None or not believed(keys.shown, name, now):
+        return Keys(_made(name, now))
     if coming is None and now >= ends(keys.shown) - RENEWED:
-        return Keys(keys.shown, _made(names, now), keys.replaced)
+        return Keys(keys.shown, _made(name, now), keys.replaced)
     return None
 
 
@@ -102,31 +102,33 @@ def _pair(data: Mapping[str, bytes], certificate: str, key: str) -> KeyPair | No
     return KeyPair(_pem(parsed), data[key]) if fits else None
 
 
-def believed(pair: KeyPair, names: Sequence[str], now: float) -> bool:
-    """Whether a client that trusts it accepts it: valid now, and for these names."""
+def believed(pair: KeyPair, name: str, now: float) -> bool:
+    """Whether a client that trusts it accepts it: valid now, and for this name."""
     certificate = x509.load_pem_x509_certificate(pair.certificate)
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         return False
     begins = certificate.not_valid_before_utc.timestamp()
-    return {str(name.value) for name in found} == set(names) and begins <= now < ends(pair)
+    return [str(one.value) for one in found] == [name] and begins <= now < ends(pair)
 
 
-def _made(names: Sequence[str], now: float) -> KeyPair:
+def _made(name: str, now: float) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"mind-cluster-scaler {_moment(now):%Y-%m-%d %H:%M:%S}")])
+    subject = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"mind-cluster-scaler {_moment(now):%Y-%m-%d %H:%M:%S}")]
+    )
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
+        .subject_name(subject)
+        .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(_moment(now - SKEW))
         .not_valid_after(_moment(now + LIFE))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general(each) for each in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general(name)]), critical=False)
         .sign(key, hashes.SHA256())
     )
     form = serialization.PrivateFormat.PKCS8

@@ -14,8 +14,6 @@ import asyncio
 import base64
 import os
 import ssl
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
@@ -52,13 +50,16 @@ _log = structlog.get_logger("webhook")
 
 
 class ServerCertificate:
-    """What a TLS server shows from the next handshake on. It may be exchanged in one thread while another serves."""
+    """What a TLS server shows from the next handshake on; a subclass knows where it comes from.
+
+    It may be exchanged in one thread while another serves."""
 
     def __init__(self) -> None:
         self.context: ssl.SSLContext | None = None
         """Another one for each pair: none is changed once it is in use. None before the first `use`."""
         self.pair: KeyPair | None = None
         """What is shown now."""
+        self._problems = {"reading": "", "keeping": ""}
 
     def use(self, pair: KeyPair) -> bool:
         """Show this one from the next handshake on; whether it differs from the last. Raises ssl.SSLError or OSError
@@ -73,14 +74,6 @@ class ServerCertificate:
             context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=lambda: "")  # never ask at a terminal
         self.context, self.pair = context, pair
         return True
-
-
-class CertificateSource(ServerCertificate, ABC):
-    """A certificate that is shown, and where it comes from."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._problems = {"reading": "", "keeping": ""}
 
     @property
     def problem(self) -> str:
@@ -105,9 +98,9 @@ class CertificateSource(ServerCertificate, ABC):
     async def run_as_leader(self) -> None:
         """Make and renew the certificate and have it trusted, until cancelled; nothing where another program does."""
 
-    @abstractmethod
     async def _read(self) -> str:
         """Look for the newest certificate and show it; why that is not possible, or ""."""
+        return ""
 
     def _note(self, doing: str, problem: str) -> None:
         """What keeps the certificate from being what it should; logged when it changes, not every time."""
@@ -125,7 +118,7 @@ class CertificateSource(ServerCertificate, ABC):
         return ""
 
 
-class CertificateFiles(CertificateSource):
+class CertificateFiles(ServerCertificate):
     """A certificate in files that another program renews, cert-manager for example; both may be the same file."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
@@ -141,19 +134,17 @@ class CertificateFiles(CertificateSource):
         return self._show(KeyPair(found[certificate], b"" if key == certificate else found[key]), str(certificate))
 
 
-class CertificateKeeper(CertificateSource):
-    """The certificate in a Secret. `names` are those that the API server reaches the webhook by; `configurations` is
-    the name of both webhook configurations."""
+class CertificateKeeper(ServerCertificate):
+    """The certificate in a Secret. The API server reaches the webhook by `name`; `configurations` is the name of both
+    webhook configurations."""
 
-    def __init__(
-        self, api: KubeApi, clock: Clock, *, namespace: str, configurations: str, names: Sequence[str]
-    ) -> None:
+    def __init__(self, api: KubeApi, clock: Clock, *, namespace: str, configurations: str, name: str) -> None:
         super().__init__()
         self._api = api
         self._clock = clock
         self._namespace = namespace
         self._configurations = configurations
-        self._names = tuple(names)
+        self._name = name
         self._keys: Keys | None = None
         self._missed = 0
 
@@ -185,9 +176,9 @@ class CertificateKeeper(CertificateSource):
         keys = stored or self._keys
         problem = await self._trust(keys) if keys else ""
         now = self._clock.server()
-        if problem and keys and keys.coming and certificates.believed(keys.shown, self._names, now):
+        if problem and keys and keys.coming and certificates.believed(keys.shown, self._name, now):
             return problem  # the coming one would not be believed yet
-        better = certificates.advance(keys, self._names, now) or keys
+        better = certificates.advance(keys, self._name, now) or keys
         if better is None:
             return problem
         if better is not stored:
@@ -242,13 +233,13 @@ class CertificateKeeper(CertificateSource):
             await within(DEADLINE, self._api.patch(resource, None, name, patch, patch_type=PatchType.JSON))
 
 
-def certificate_source(api: KubeApi, clock: Clock, settings: Settings) -> CertificateSource:
+def certificate_source(api: KubeApi, clock: Clock, settings: Settings) -> ServerCertificate:
     """As the settings have it."""
     if settings.webhook_cert_file:
         certificate = Path(settings.webhook_cert_file)
         return CertificateFiles(certificate, Path(settings.webhook_key_file or certificate))
-    home, names = settings.lease_namespace, (settings.webhook_name,)
-    return CertificateKeeper(api, clock, namespace=home, configurations=settings.install, names=names)
+    home, name = settings.lease_namespace, settings.webhook_name
+    return CertificateKeeper(api, clock, namespace=home, configurations=settings.install, name=name)
 
 
 def _keys_of(secret: Object | None) -> Keys | None:

@@ -61,7 +61,7 @@ BODIES = {
 
 
 async def serve() -> None:
-    keys = certificates.advance(None, ("127.0.0.1",), time.time())
+    keys = certificates.advance(None, "127.0.0.1", time.time())
     assert keys is not None
     shown = ServerCertificate()
     shown.use(keys.shown)

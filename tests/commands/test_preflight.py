@@ -469,7 +469,7 @@ SERVING = with_settings(webhook_port=9443)
 
 def bundle(made: float) -> str:
     """A caBundle as the leader made it then."""
-    keys = certificates.advance(None, ["x.svc"], made)
+    keys = certificates.advance(None, "x.svc", made)
     assert keys is not None
     return base64.b64encode(keys.trusted).decode()
 

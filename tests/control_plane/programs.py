@@ -106,7 +106,7 @@ def free_ports(count: int) -> list[int]:
 
 def certify(folder: Path) -> bytes:
     """Key and self-signed certificate of a server on loopback, `tls.key` and `tls.crt`; the certificate as PEM."""
-    keys = certificates.advance(None, ["127.0.0.1"], time.time())
+    keys = certificates.advance(None, "127.0.0.1", time.time())
     assert keys is not None
     folder.mkdir(mode=0o700)
     (folder / "tls.crt").write_bytes(keys.shown.certificate)

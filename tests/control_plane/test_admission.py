@@ -329,7 +329,7 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
     account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
     async with plane.client(account) as api:
         home = {"namespace": NAMESPACE, "configurations": "mind-cluster-scaler"}
-        keeper = CertificateKeeper(api, wall_clock(), names=("127.0.0.1",), **home)
+        keeper = CertificateKeeper(api, wall_clock(), name="127.0.0.1", **home)
         groups = {"rule": ("group0", "group1")}
         server = webhook_server(lambda _namespace, rule: groups.get(rule), Metrics())
         async with server.served("127.0.0.1", 0, lambda: keeper.context) as port:

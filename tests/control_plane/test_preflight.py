@@ -106,7 +106,7 @@ async def _a_certificate_ends(plane: ControlPlane) -> None:
     plane.kubectl("apply", "-f", MANIFESTS / "admission-webhook" / "mutating.yaml")
     _, found = await preflight(plane.admin)
     assert "has no caBundle" in found["admission"]["error"]
-    keys = certificates.advance(None, ["it.svc"], time.time() - 181 * certificates.DAY)
+    keys = certificates.advance(None, "it.svc", time.time() - 181 * certificates.DAY)
     assert keys is not None
     trusted = base64.b64encode(keys.trusted).decode()
     patch = [

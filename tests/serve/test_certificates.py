@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from scaler.serve.certificates import DAY, LIFE, RENEWED, SETTLE, KeyPair, Keys, advance, read, write
 
-NAMES = ("mind-cluster-scaler-webhook.mind-cluster-scaler-system.svc",)
+NAME = "mind-cluster-scaler-webhook.mind-cluster-scaler-system.svc"
 START = 1_800_000_000.0
 
 
 def made(now: float = START) -> Keys:
-    keys = advance(None, NAMES, now)
+    keys = advance(None, NAME, now)
     assert keys is not None
     return keys
 
 
 def replacing() -> Keys:
-    both = advance(made(), NAMES, START + LIFE - RENEWED)
+    both = advance(made(), NAME, START + LIFE - RENEWED)
     assert both is not None
     return both
 
@@ -44,37 +44,37 @@ def believed(keys: Keys, trusted: bytes, now: float) -> bool:
 def test_the_first_keys_are_believed_at_once_and_need_nothing() -> None:
     keys = made()
     assert believed(keys, keys.trusted, START)
-    assert advance(keys, NAMES, START) is None
+    assert advance(keys, NAME, START) is None
     assert read(write(keys)) == keys
 
 
 def test_the_certificate_is_for_a_server_of_these_names_and_can_sign_nothing() -> None:
     extensions = parsed(made().shown).extensions
     names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert tuple(names.get_values_for_type(x509.DNSName)) == NAMES
+    assert names.get_values_for_type(x509.DNSName) == [NAME]
     assert not extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert list(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [ExtendedKeyUsageOID.SERVER_AUTH]
 
 
 def test_an_address_is_a_name_too_and_for_another_name_a_certificate_is_made_at_once() -> None:
-    keys = advance(None, ("127.0.0.1",), START)
+    keys = advance(None, "127.0.0.1", START)
     assert keys is not None
-    assert advance(keys, ("127.0.0.1",), START) is None
-    other = advance(keys, NAMES, START)
+    assert advance(keys, "127.0.0.1", START) is None
+    other = advance(keys, NAME, START)
     assert other is not None
     assert other.coming is None
 
 
 def test_a_new_certificate_is_trusted_before_it_is_shown_and_the_old_one_after_it() -> None:
     keys, now = made(), START + LIFE - RENEWED
-    assert advance(keys, NAMES, now - 1) is None
-    both = advance(keys, NAMES, now)
+    assert advance(keys, NAME, now - 1) is None
+    both = advance(keys, NAME, now)
     assert both is not None
     assert both.shown == keys.shown
     assert believed(both, keys.trusted, now)
     assert read(write(both)) == both
-    assert advance(both, NAMES, now + SETTLE - 1) is None
-    after = advance(both, NAMES, now + SETTLE)
+    assert advance(both, NAME, now + SETTLE - 1) is None
+    after = advance(both, NAME, now + SETTLE)
     assert after is not None
     assert after.shown == both.coming
     assert believed(after, both.trusted, now + SETTLE)
@@ -95,7 +95,7 @@ def test_what_is_shown_is_believed_by_whoever_heard_of_the_certificates_an_hour_
     heard = [(now, keys.trusted)]
     for pause in [*pauses, outage, *more]:
         now += pause
-        keys = advance(keys, NAMES, now) or keys
+        keys = advance(keys, NAME, now) or keys
         heard.append((now, keys.trusted))
         trusted = next((bundle for at, bundle in reversed(heard) if at <= now - SETTLE), heard[0][1])
         assert believed(keys, trusted, now)
@@ -105,7 +105,7 @@ def test_what_is_shown_is_believed_by_whoever_heard_of_the_certificates_an_hour_
 
 def test_a_new_certificate_that_was_trusted_long_ago_is_shown_when_the_old_one_has_ended() -> None:
     both, now = replacing(), START + LIFE + DAY
-    late = advance(both, NAMES, now)
+    late = advance(both, NAME, now)
     assert late is not None
     assert late.shown == both.coming
     assert believed(late, both.trusted, now)
@@ -113,7 +113,7 @@ def test_a_new_certificate_that_was_trusted_long_ago_is_shown_when_the_old_one_h
 
 def test_keys_that_nobody_looked_after_for_years_are_made_anew() -> None:
     keys, now = made(), START + 800 * DAY
-    made_anew = advance(keys, NAMES, now)
+    made_anew = advance(keys, NAME, now)
     assert made_anew is not None
     assert believed(made_anew, made_anew.trusted, now)
     assert made_anew.shown != keys.shown

@@ -24,12 +24,11 @@ from scaler.serve.webhook_certs import ServerCertificate
 from tests.jobs import job, rule_config_map
 from tests.serve.reviewing import UID, request
 
-NAMES = ("127.0.0.1",)
 PATHS = ("/mutate/pods", "/mutate/ascendjobs", "/validate/rules", "/validate/labels")
 
 
 def made() -> Keys:
-    keys = certificates.advance(None, NAMES, time.time())
+    keys = certificates.advance(None, "127.0.0.1", time.time())
     assert keys is not None
     return keys
 

@@ -22,9 +22,9 @@ from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 
 HOME, SECRET, NAME = "mind-cluster-scaler-system", "mind-cluster-scaler-webhook", "mind-cluster-scaler"
-NAMES = (f"{SECRET}.{HOME}.svc",)
+SERVER = f"{SECRET}.{HOME}.svc"
 START = 1_800_000_000.0
-OTHER = certificates.advance(None, NAMES, START)
+OTHER = certificates.advance(None, SERVER, START)
 assert OTHER is not None
 OTHER_KEY = base64.b64encode(OTHER.shown.key).decode()
 
@@ -51,7 +51,7 @@ class Home:
         self.cluster.apply([configuration(MUTATING_WEBHOOKS, 2), configuration(VALIDATING_WEBHOOKS, 3)])
 
     def replica(self, api: KubeApi | None = None) -> CertificateKeeper:
-        return CertificateKeeper(api or self.api, self.clock, namespace=HOME, configurations=NAME, names=NAMES)
+        return CertificateKeeper(api or self.api, self.clock, namespace=HOME, configurations=NAME, name=SERVER)
 
     def secret(self) -> Object:
         (found,) = self.cluster.peek(SECRETS, HOME)
@@ -316,7 +316,7 @@ async def test_files_of_somebody_else_are_shown_and_read_again(
     following = asyncio.create_task(files.follow())
     await until(lambda: "No such file" in files.problem)
     for _ in range(2):
-        keys = certificates.advance(None, NAMES, START)
+        keys = certificates.advance(None, SERVER, START)
         assert keys is not None
         pair = keys.shown
         key.write_bytes(pair.key)
