@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from scaler.cli import COMMANDS
 from scaler.kube.api import PODS
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
@@ -166,3 +167,12 @@ def test_the_modules_that_the_page_names_run_when_a_job_loses_its_pods() -> None
     named = set(re.findall(r"`([a-z]+/[a-z_]+)`", section))
     assert len(named) > 5
     assert named - trace.modules == set()
+
+
+def test_the_table_of_tools_names_every_command_and_every_folder() -> None:
+    section = PAGE.read_text().split("## Tools\n", 1)[1].split("\n## ", 1)[0]
+    commands, folders = zip(*re.findall(r"^\| (`\w+`.*?) \| (.*?) \|", section, re.MULTILINE), strict=True)
+    named = set(re.findall(r"`(\w+)`", " ".join(commands)))
+    assert named == set(COMMANDS) - {"run", "schema", "completion"}
+    there = {path.name for path in (ROOT / "scaler/tools").iterdir() if (path / "__init__.py").is_file()}
+    assert set(re.findall(r"`(\w+)/`", " ".join(folders))) == there
