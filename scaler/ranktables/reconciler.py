@@ -1,8 +1,8 @@
 """Keeps the rank tables of all jobs right: follows the cache, writes what differs, beside the decision loop.
 
 ClusterD publishes what is `completed`, so a table that lost a pod is withdrawn before anything else is written; the
-decision loop is not waited for. The ConfigMaps are the users': none is created, and a refused write is told and tried
-again after a while or when something changes. Must not decide about instances.
+decision loop is not waited for. The ConfigMaps are the users': none is created, and a refused write is a warning of the
+instance, and tried again after a while or when something changes. Must not decide about instances.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from scaler.kube.outbox import Outbox
 from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import RANK_TABLE_PREFIX, RULE_LABEL
-from scaler.ranktables.config_map import blocked_by, merge_patch, says
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
-from scaler.ranktables.tables import Tables, table_map_of
+from scaler.ranktables.tables import Tables, blocked_by, is_current, merge_patch, table_map_of
 
 PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 16, 8
 """Under way at once, and those of one namespace."""
@@ -48,7 +47,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RankTableReconciler:
-    """One per process. `elsewhere` says whether somebody else writes the tables now."""
+    """One per process. `elsewhere` says whether Ascend Operator writes the tables now."""
 
     def __init__(
         self, writer: Writer, reader: KubeApi, tables: Tables, clock: Clock, *, elsewhere: Callable[[], bool]
@@ -88,7 +87,7 @@ class RankTableReconciler:
             self._running = False
 
     def _withdraw_orphans(self) -> None:
-        """Tables of services under a rule whose jobs went while nobody looked: withdrawn, as if it was seen now."""
+        """Tables of services under a rule whose jobs went while no replica led: withdrawn, as if it was seen now."""
         for record in list(self._cache.config_maps.values()):
             if record.table_map is not None and RULE_LABEL in record.table_map.labels and not self._elsewhere():
                 job = record.name.removeprefix(RANK_TABLE_PREFIX)
@@ -127,7 +126,7 @@ class RankTableReconciler:
             return None
         table = made.table if made is not None else INITIALIZING
         owner = record.uid if record is not None else ""
-        if says(table_map, table) or blocked_by(table_map, owner, table) is not None:
+        if is_current(table_map, table) or blocked_by(table_map, owner, table) is not None:
             return None
         return table_map, table
 
@@ -185,7 +184,7 @@ class RankTableReconciler:
         return table_map
 
     def _refused(self, name: Name, words: str) -> None:
-        """Tell it as a warning of the instance, and no longer when the reason has gone."""
+        """Make it a warning of the instance, until the reason has gone."""
         record = self._cache.jobs.get(*name)
         if record is not None and self._tables.note_refusal(record.uid, words):
             self._cache.mark(record.uid)

@@ -3,6 +3,9 @@
 A table is `completed` only when every expected pod has its chips; otherwise its text is just `initializing`, never an
 old list. Must not raise on any input: what keeps a table from being made is `RankTable.problem`, in words.
 Where the result differs from Ascend Operator's on purpose, docs/reference/ranktable.md lists it with the reason.
+
+Of the network levels of layout 2.0, 0 and 1 are shown as they are; of the scale-out network only the one kind that the
+service uses: UBoE or UBG on level 2, RoCE on level 3.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -18,7 +21,6 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_PREFIX
-from scaler.ranktables.network_levels import network_levels
 from scaler.ranktables.server import RankTablePod, Server, UnusableError, read_server
 from scaler.rules.jobspec import LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
@@ -29,6 +31,13 @@ SUPER_POD_POLICIES = frozenset({"chip2-node16-sp", "chip2-node8-sp", "multilevel
 SUPER_POD_ACCELERATORS = frozenset({"module-a3-16-super-pod", "module-a3-8-super-pod"})
 NO_DEVICE_IP = "-1"
 _SPECS = ("spec", "replicaSpecs")
+ROCE, UBOE, UBG = "ROCE", "UBOE", "UBG"
+PREFERENCE = (ROCE, UBOE, UBG)
+SCALE_OUT_LEVEL = {ROCE: 3, UBOE: 2, UBG: 2}
+BY_LABEL = {ROCE: (ROCE,), UBOE: (UBOE, UBG)}
+_KEYS = ("net_layer", "net_instance_id", "net_type", "net_attr", "rank_addr_list")
+
+Levels = Sequence[Mapping[str, Any]]
 
 
 class Layout(StrEnum):
@@ -195,7 +204,7 @@ def _entry(server: Server, server_id: str, layout: Layout) -> dict[str, Any]:
 def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
     scale_out = as_text(at(obj, "metadata", "labels").get("scaleout-type"))
     chips = [chip for server in servers for chip in server.chips]
-    levels = network_levels([chip.levels for chip in chips], scale_out)
+    levels = _network_levels([chip.levels for chip in chips], scale_out)
     ranks = [
         {"rank_id": rank, "local_id": int(chip.device_id), "device_id": int(chip.device_id), "level_list": level}
         for rank, (chip, level) in enumerate(zip(chips, levels, strict=True))
@@ -209,3 +218,46 @@ def _pod_specs(obj: Object) -> list[Mapping[str, Any]]:
 
 def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [at(container) for container in as_list(spec.get("containers"))]
+
+
+# The network levels of layout 2.0
+
+
+def _network_levels(chips: Sequence[Levels], scale_out: str) -> list[list[dict[str, Any]]]:
+    """For each chip its `level_list`; `scale_out` is the job's label scaleout-type or "". Raises UnusableError."""
+    wanted = scale_out.strip().upper()
+    if wanted and wanted not in BY_LABEL:
+        raise UnusableError(f"label scaleout-type is {scale_out[:40]!r}, not {' or '.join(BY_LABEL)}")
+    offered = {kind for levels in chips for level in levels for kind in _info(level)}
+    kind = next((kind for kind in BY_LABEL.get(wanted, PREFERENCE) if kind in offered), wanted)
+    return [list(_level_list(levels, kind)) for levels in chips]
+
+
+def _level_list(levels: Levels, kind: str) -> Iterable[dict[str, Any]]:
+    by_number = {number: _info(level) for level in levels if isinstance(number := _field(level, "level"), int)}
+    for number in (0, 1):
+        info = by_number.get(number, {})
+        if info:
+            yield _element(info[min(info)])
+    scale_out = SCALE_OUT_LEVEL.get(kind)
+    if scale_out is not None:
+        found = by_number.get(scale_out, {}).get(kind)
+        yield _element(found) if found is not None else _nothing(scale_out)
+
+
+def _info(level: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {kind: at(element) for kind, element in at(_field(level, "info")).items()}
+
+
+def _field(level: Mapping[str, Any], name: str) -> Any:
+    """By name whatever its case, as Go's decoder takes it."""
+    return next((value for key, value in level.items() if key.lower() == name), None)
+
+
+def _element(element: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: element[key] for key in _KEYS if key in element}
+
+
+def _nothing(number: int) -> dict[str, Any]:
+    """A chip without an address on this network."""
+    return dict(zip(_KEYS, (number, "CLUSTER", "CLOS", "", []), strict=True))

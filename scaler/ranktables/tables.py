@@ -1,4 +1,8 @@
-"""From the cache to the rank table of one job and what stands in its way. Writes nothing."""
+"""From the cache to the rank table of one job: what it should say, what stands in its way, and what a write says.
+
+The ConfigMap `rings-config-<job>` belongs to the user: it is never created here, and only its keys `hccl.json` and
+`version` are ever written. Must not write anything.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,20 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.world import Reason, Warning
+from scaler.decide.world import Note, Reason, Warning
 from scaler.informers.cache import Cache
-from scaler.informers.config_maps import RankTableMap
+from scaler.informers.config_maps import RankTableMap, digest_of
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord
-from scaler.names import RANK_TABLE_PREFIX
-from scaler.ranktables.config_map import Obstacle, obstacle
+from scaler.kube.api import Object
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
 from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import RankTable, mounts_rank_table, rank_table
 from scaler.workloads.devices import PodDevices
+from scaler.workloads.kind import Job, number_in
+
+MAX_BYTES = 1_000_000
+"""Of all values together; the API server takes 1 MiB."""
 
 
 class JobTable(msgspec.Struct, frozen=True):
@@ -23,7 +31,7 @@ class JobTable(msgspec.Struct, frozen=True):
 
     table: RankTable
     table_map: RankTableMap | None
-    obstacle: Obstacle | None
+    obstacle: Note | None
 
 
 class Tables:
@@ -46,7 +54,7 @@ class Tables:
         found = obstacle(table_map, record.job, self._made[record.uid][2], table)
         refused = self._refused.get(record.uid)
         if found is None and refused:
-            found = Obstacle(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
+            found = Note(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
         return JobTable(table, table_map, found)
 
     def forget(self, uid: str) -> None:
@@ -102,3 +110,59 @@ def member_of(pod: PodRecord) -> RankTablePod:
     """A pod as rank tables see it. One that has ended has given its chips back."""
     lost = pod.terminating or pod.phase in ("Failed", "Succeeded")
     return RankTablePod(pod.name, pod.node, pod.devices or PodDevices(), lost)
+
+
+# The ConfigMap
+
+
+def obstacle(table_map: RankTableMap | None, job: Job, mounted: bool, table: RankTable) -> Note | None:
+    """Why the table of `job` is not, or cannot be, what people expect, with a way out; None when all is well or there is
+    to be no table. `mounted`: its pods mount it."""
+    name = RANK_TABLE_PREFIX + job.name
+    if table_map is None:
+        if not mounted:
+            return None
+        words = f"ConfigMap {name}, which its pods mount, does not exist; create it, it is filled at once"
+        return Note(Warning.RANK_TABLE_MISSING, words)
+    blocked = blocked_by(table_map, job.uid, table)
+    if blocked is None and table.problem:
+        return Note(Warning.DEVICE_DATA_INVALID, f"no rank table can be made: {table.problem}")
+    return blocked
+
+
+def blocked_by(table_map: RankTableMap, job_uid: str, table: RankTable) -> Note | None:
+    """Why the ConfigMap cannot be written, None when it can."""
+
+    def because(warning: Warning, words: str) -> Note:
+        return Note(warning, f"ConfigMap {table_map.name} {words}")
+
+    if table_map.controller_uid and table_map.controller_uid != job_uid:
+        return because(Warning.RANK_TABLE_NOT_OURS, f"belongs to {table_map.controller}; it is left alone")
+    if table_map.immutable:
+        return because(Warning.RANK_TABLE_IMMUTABLE, "is immutable; delete it and create it without `immutable`")
+    if table_map.binary:
+        words = f"has {RANK_TABLE_KEY} in binaryData; it has to be text in data"
+        return because(Warning.RANK_TABLE_WRONG_SHAPE, words)
+    size = len(table.text) + table_map.other_bytes
+    if size > MAX_BYTES:
+        words = f"would have {size} bytes, more than {MAX_BYTES}; take other keys out of it"
+        return because(Warning.RANK_TABLE_TOO_LARGE, words)
+    return None
+
+
+def is_current(table_map: RankTableMap, table: RankTable) -> bool:
+    """Whether the ConfigMap says this already, in whatever formatting its author chose."""
+    return table_map.said == digest_of(table.text)
+
+
+def merge_patch(table_map: RankTableMap, table: RankTable, now: float) -> Object:
+    """What to send: refused with a conflict when the ConfigMap is not the one that was looked at."""
+    return {
+        "metadata": {"uid": table_map.uid, "resourceVersion": table_map.resource_version},
+        "data": {RANK_TABLE_KEY: table.text, RANK_TABLE_VERSION_KEY: next_version(table_map.version, now)},
+    }
+
+
+def next_version(previous: str, now: float) -> str:
+    """Seconds since the epoch, but always more than before: also after a restart, and when a clock goes back."""
+    return str(max(number_in(previous, largest=10**18) + 1, int(now)))

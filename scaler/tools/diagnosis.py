@@ -6,14 +6,16 @@ read a cluster (scaler.tools.answers.rank_table does) or know how anything is pr
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
+from scaler.decide.world import Note
 from scaler.informers.config_maps import RankTableMap
 from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
-from scaler.ranktables.config_map import Obstacle, content_of
 from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import RankTable, Status
 from scaler.workloads.kind import Job
@@ -48,7 +50,7 @@ class Server(msgspec.Struct, frozen=True):
     members: tuple[RankTablePod, ...]
     table_map: RankTableMap | None
     table: RankTable
-    obstacle: Obstacle | None
+    obstacle: Note | None
     mounts: bool = False
     """Whether its pods mount the ConfigMap."""
 
@@ -191,3 +193,11 @@ def _reachable(app: str, title: str, pods: Sequence[RolePod]) -> Check:
     if any(pod.host_ip and pod.pod_ip for pod in ours):
         return Check(Standing.OK, title, "has its addresses")
     return Check(Standing.FAIL, title, f"pod {ours[0].name} has no host or pod address yet")
+
+
+def content_of(text: str | None) -> Any:
+    """The document in `hccl.json`; None for what is not JSON."""
+    try:
+        return json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None

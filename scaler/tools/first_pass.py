@@ -13,10 +13,11 @@ from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Reason, 
 from scaler.informers.config_maps import RankTableMap
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
-from scaler.ranktables.config_map import content_of, says
 from scaler.ranktables.table import RankTable, Status
+from scaler.ranktables.tables import is_current
 from scaler.rules.values import as_text, at
 from scaler.tools.comparison import Found, Remark, Weight
+from scaler.tools.diagnosis import content_of
 from scaler.workloads.kind import Job
 
 
@@ -28,7 +29,7 @@ def foresee(job: Job, found: Found, verdict: Verdict, actions: Sequence[Action])
 def rank_table_remarks(table: RankTable, table_map: RankTableMap | None, problem: str) -> list[Remark]:
     """Whether the rank table would stay as it is. `problem` = what the scaler would report of it, "" for nothing."""
     told = [Remark(Weight.DIFFERS, f"rank table: {problem}")] if problem else []
-    if table_map is None or says(table_map, table):
+    if table_map is None or is_current(table_map, table):
         return told
     before = table_map.status or "without a status"
     if before == Status.COMPLETED and table.status is not Status.COMPLETED:

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.decide.world import Warning
+from scaler.decide.world import Note, Warning
 from scaler.informers.config_maps import RankTableMap, told
-from scaler.ranktables.config_map import Obstacle
 from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import INITIALIZING, rank_table
 from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
@@ -29,9 +28,7 @@ def rings(text: str | None = DONE.text, name: str = "rings-config-p0", **labels:
     return RankTableMap("mindie", name, "u", "1", text, labels=given, **told(text))
 
 
-def server(
-    there: RankTableMap | None, members: tuple[RankTablePod, ...] = TWO, obstacle: Obstacle | None = None
-) -> Server:
+def server(there: RankTableMap | None, members: tuple[RankTablePod, ...] = TWO, obstacle: Note | None = None) -> Server:
     return Server(JOB, members, there, rank_table(JOB, OBJECT, members), obstacle)
 
 
@@ -71,7 +68,7 @@ SECOND_LABEL = {"grt-server/deploy-server": "1"}
         (with_server(rings("{")), "hccl.json is not a JSON object"),
         (with_server(rings(INITIALIZING.text)), "all its pods have their chips, but it is not completed"),
         (with_server(rings(), members=TWO[:1]), "says completed, but should not: pod p0-worker-0 does not exist"),
-        (with_server(rings(), obstacle=Obstacle(Warning.RANK_TABLE_IMMUTABLE, "is so")), "RankTableImmutable: is so"),
+        (with_server(rings(), obstacle=Note(Warning.RANK_TABLE_IMMUTABLE, "is so")), "RankTableImmutable: is so"),
         (
             msgspec.structs.replace(WELL, strays=(rings("[]", "rings-config-old"),)),
             "rings-config-old: hccl.json is not",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scaler.decide.world import Warning
 from scaler.informers.config_maps import RankTableMap, told
 from scaler.kube.api import Object
-from scaler.ranktables.config_map import merge_patch, next_version, obstacle, says
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
+from scaler.ranktables.tables import is_current, merge_patch, next_version, obstacle
 from scaler.tools.first_pass import status_of
 from scaler.workloads.ascendjob import read_job
 from tests import jobs
@@ -67,14 +67,14 @@ def test_what_is_wrong_with_the_chips_is_said_where_a_table_was_asked_for() -> N
 
 @pytest.mark.parametrize("text", [INITIALIZING.text, '{ "status": "initializing" }\n'])
 def test_a_document_that_says_it_already_needs_no_write(text: str) -> None:
-    assert says(rings(text), INITIALIZING)
+    assert is_current(rings(text), INITIALIZING)
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "nonsense", "[" * 5000, '{"status":"initializing","server_list":[1]}', "[]"]
 )
 def test_any_other_document_is_written_anew(text: str | None) -> None:
-    assert not says(rings(text), INITIALIZING)
+    assert not is_current(rings(text), INITIALIZING)
 
 
 def test_a_write_names_the_object_that_was_looked_at_and_only_two_keys() -> None:

@@ -13,9 +13,8 @@ from scaler.informers.pods import read_pod
 from scaler.informers.records import JobRecord, read_job_record
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.names import RANK_TABLE_PREFIX
-from scaler.ranktables.config_map import obstacle
 from scaler.ranktables.table import mounts_rank_table, rank_table
-from scaler.ranktables.tables import member_of
+from scaler.ranktables.tables import member_of, obstacle
 from scaler.tools.diagnosis import ROLES, SERVER_APP, Check, Evidence, RolePod, Server, Standing, diagnose
 
 NO_TABLES = "none of its jobs mounts a rank table, and no ConfigMap rings-config-<job> has its jobID: none is needed"
