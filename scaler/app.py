@@ -139,7 +139,7 @@ class App:
         )
         self.controller, self.reporter = self._deciding(observer)
         self.rank_tables = RankTableReconciler(
-            self.writer, api, self.state.tables, clock, elsewhere=lambda: not self.mode.makes_pods
+            self.writer, self.state.tables, clock, elsewhere=lambda: not self.mode.makes_pods
         )
         self.budgets = self._budgets() if self.beside else None
         self.certificate = _certificate(self) if settings.webhook_port else None

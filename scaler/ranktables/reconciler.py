@@ -16,7 +16,7 @@ from scaler.clock import Clock
 from scaler.informers.changes import InstanceChanged
 from scaler.informers.config_maps import RankTableMap, read_rank_table_map
 from scaler.informers.store import Name
-from scaler.kube.api import CONFIG_MAPS, KubeApi, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import (
     BadRequestError,
     ConflictError,
@@ -49,11 +49,8 @@ _log = structlog.get_logger(__name__)
 class RankTableReconciler:
     """One per process. `elsewhere` says whether Ascend Operator writes the tables now."""
 
-    def __init__(
-        self, writer: Writer, reader: KubeApi, tables: Tables, clock: Clock, *, elsewhere: Callable[[], bool]
-    ) -> None:
+    def __init__(self, writer: Writer, tables: Tables, clock: Clock, *, elsewhere: Callable[[], bool]) -> None:
         self._writer = writer
-        self._reader = reader
         self._tables = tables
         self._cache = tables.cache
         self._clock = clock
@@ -171,7 +168,7 @@ class RankTableReconciler:
         if table_map is None:
             return None
         try:
-            return self._due(name, self._note(name, await self._reader.get(CONFIG_MAPS, name[0], table_map.name)))
+            return self._due(name, self._note(name, await self._writer.get(CONFIG_MAPS, name[0], table_map.name)))
         except NotFoundError:
             return None
 

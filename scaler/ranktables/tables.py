@@ -116,8 +116,8 @@ def member_of(pod: PodRecord) -> RankTablePod:
 
 
 def obstacle(table_map: RankTableMap | None, job: Job, mounted: bool, table: RankTable) -> Note | None:
-    """Why the table of `job` is not, or cannot be, what people expect, with a way out; None when all is well or there is
-    to be no table. `mounted`: its pods mount it."""
+    """Why the table of `job` is not, or cannot be, what people expect, with a way out; None when all is well or none is
+    wanted. `mounted`: its pods mount it."""
     name = RANK_TABLE_PREFIX + job.name
     if table_map is None:
         if not mounted:
