@@ -372,7 +372,7 @@ def _election(app: App, rng: random.Random) -> Election:
             settings.lease_duration, settings.renew_deadline, settings.retry_period, settings.out_of_touch
         ),
         marks=marks(settings.namespaces) if settings.mode is not Mode.SHADOW else {},
-        heard=app.sight.heard,
+        seen_until=app.sight.heard,
     )
     app.metrics.leader_changes.follow(partial(getattr, election, "transitions"))
     return election

@@ -3,12 +3,12 @@
 Only the loop's time decides, measured locally: timestamps in the Lease are for people. A leader may send until
 `deadline()`, counted from before its last successful renewal was sent. A candidate waits for a whole lease from when
 it saw the last change, also when the Lease is missing or was emptied by hand, because its holder may not know yet;
-only a holder that let go itself, after its work had ended, is not waited for. Each write has the resourceVersion seen
+only a holder that released it, after its work had ended, is not waited for. Each write has the resourceVersion seen
 as its precondition. Nothing but the Lease is written here.
 
-A leader that is out of touch with what it decides on says so in the Lease that it renews anyway. A candidate that has
-heard of everything since then answers, once, in the Lease too; then the leader lets go. If nobody answers, it stays.
-Whoever is out of touch takes no Lease.
+A leader that is out of touch with what it decides on says so in the Lease that it renews anyway. A candidate that is in
+touch since then answers, once, in the Lease too; then the leader releases it. Without an answer the leader stays. A
+candidate that is out of touch takes no Lease.
 """
 
 from __future__ import annotations
@@ -62,15 +62,14 @@ NO_MARKS: Mapping[str, Mapping[str, str]] = {}
 
 class Election:
     """One candidate for the Lease `name`. `identity` must be unique to the life of this process; `marks` are labels
-    and annotations that the Lease gets.
-
-    `heard` gives the time of a monotonic loop up to which everything is known that is decided on.
+    and annotations that the Lease gets. `seen_until` gives the time of a monotonic loop up to which everything is known
+    that is decided on.
     """
 
-    def __init__(  # noqa: PLR0913 - where the Lease is, who asks for it, and what tells when
+    def __init__(  # noqa: PLR0913 - which Lease, by which process, and when
         self, clock: Clock, *, namespace: str, name: str, identity: str, rng: random.Random,
         timing: LeaseTiming = DEFAULT_TIMING, marks: Mapping[str, Mapping[str, str]] = NO_MARKS,
-        heard: Callable[[], float] = lambda: math.inf,
+        seen_until: Callable[[], float] = lambda: math.inf,
     ) -> None:  # fmt: skip
         self.identity = identity
         self.timing = timing
@@ -80,12 +79,12 @@ class Election:
         self._name = name
         self._rng = rng
         self._marks = marks
-        self._heard = heard
+        self._seen_until = seen_until
         self._blind_since = ""
         """When this leader was first seen to be out of touch; "" while it is not."""
         self._relieved_by: asyncio.Future[str] | None = None
-        self._asked = ("", math.inf)
-        """What a leader says of being out of touch, and the loop time at which that was first seen."""
+        self._leader_blind = ("", math.inf)
+        """Since when the leader says that it is out of touch, and the loop time at which that was first seen."""
         self._answered = ""
         self._deadline = -math.inf
         self._acquired = ""
@@ -107,8 +106,7 @@ class Election:
     @property
     def transitions(self) -> int:
         """How often the Lease got another holder, as it says itself."""
-        spec = (self._lease or {}).get("spec") or {}
-        return int(spec.get("leaseTransitions") or 0)
+        return _transitions_of(self._lease)
 
     @property
     def leading(self) -> bool:
@@ -116,7 +114,7 @@ class Election:
 
     async def lead(self, api: KubeApi, work: Callable[[], Awaitable[None]]) -> None:
         """Wait until leader, then run `work` until it ends, leadership is lost (LeadershipLost) or this is cancelled.
-        The Lease is asked for and renewed over `api`.
+        The Lease is taken and renewed over `api`.
 
         However it ends, `work` is cancelled and awaited first; then the Lease is released, unless it is lost. To be
         called once.
@@ -176,27 +174,28 @@ class Election:
     async def _make_vacant(self) -> None:
         """Make the missing Lease, held by nobody. That it is missing proves nothing about who led a moment ago, and no
         precondition would tell; so its time runs from here, and it is taken like one that somebody emptied."""
-        asked = _now()
-        try:
-            lease = await within(self.timing.renew_deadline / 2, self._send(self._body({}, {})))
-        except KubeError as error:
-            _log.info("lease not made", lease=self._name, error=str(error))
-            await self._look()
+        if not await self._attempt("lease not made", self._send_and_observe(self._body({}, {}))):
             await asyncio.sleep(self._retry())
-        else:
-            self._observe(lease, asked=asked)
 
     async def _claim(self) -> bool:
         """Try to take the Lease as it was seen last. An unknown outcome is looked up; if it is ours, claim it again."""
         self._acquired = self._clock.micro_timestamp()
-        self._transitions = int(spec_of(self._lease).get("leaseTransitions") or 0) + 1
+        self._transitions = _transitions_of(self._lease) + 1
+        return await self._attempt("lease not taken", self._write(self.timing.renew_deadline / 2))
+
+    async def _attempt(self, failure: str, write: Awaitable[None]) -> bool:
+        """Whether it came through. If not, the Lease is read as it is now."""
         try:
-            await self._write(self.timing.renew_deadline / 2)
+            await write
         except KubeError as error:
-            _log.info("lease not taken", lease=self._name, error=str(error))
+            _log.info(failure, lease=self._name, error=str(error))
             await self._look()
             return False
         return True
+
+    async def _send_and_observe(self, body: Object) -> None:
+        asked = _now()
+        self._observe(await within(self.timing.renew_deadline / 2, self._send(body)), asked=asked)
 
     async def _wait_for_change(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -243,7 +242,7 @@ class Election:
         """Take note of the Lease; what comes from before the last observation is left out.
 
         Unless it was `asked` for after that: then the cluster itself went back, restored from a backup. Nobody can say
-        what had become of that Lease meanwhile, so its time runs from now, also when its holder had let go.
+        what had become of that Lease meanwhile, so its time runs from now, also when its holder had released it.
         """
         version = version_of(resource_version or (lease or {})["metadata"]["resourceVersion"])
         went_back = version < self._version
@@ -278,8 +277,7 @@ class Election:
             except TimeoutError:
                 continue
             if not ours:
-                holder = spec_of(self._lease).get("holderIdentity") or "nobody"
-                return f"the lease is held by {holder}"
+                return f"the lease is held by {spec_of(self._lease).get('holderIdentity') or 'nobody'}"
 
     async def _renew(self) -> bool:
         """Renew once; False when the Lease was taken. Failures of other kinds leave the deadline where it is."""
@@ -302,20 +300,20 @@ class Election:
         spec = spec_of(self._lease)
         if not spec.get("holderIdentity"):
             return not _is_released(self._lease)
-        return self._is_ours(spec) and int(spec.get("leaseTransitions") or 0) == self._transitions
+        return self._is_ours(spec) and _transitions_of(self._lease) == self._transitions
 
     def _is_ours(self, spec: Object) -> bool:
         return bool(spec.get("holderIdentity") == self.identity)
 
     async def _release(self) -> None:
-        """Let go, so that a standby need not wait. Best effort: without it the lease runs out by itself."""
+        """So that a standby need not wait. Best effort: without it the lease runs out by itself."""
         self._deadline = -math.inf
         try:
-            await within(RELEASE_TIMEOUT, self._let_go())
+            await within(RELEASE_TIMEOUT, self._send_released())
         except KubeError as error:
             _log.warning("lease not released", lease=self._name, error=str(error))
 
-    async def _let_go(self) -> None:
+    async def _send_released(self) -> None:
         released = {"leaseDurationSeconds": 1}
         try:
             await self._send(self._body(self._spec(released), {RELEASED_BY: self.identity}))
@@ -327,29 +325,23 @@ class Election:
     # Out of touch
 
     def _is_blind(self) -> bool:
-        return _now() - self._heard() >= self.timing.out_of_touch
+        return _now() - self._seen_until() >= self.timing.out_of_touch
 
     async def _answer(self) -> None:
-        """Tell a leader that is out of touch that this candidate is not: all was heard of since the leader said so.
+        """Write for a leader that is out of touch that this candidate is not: all was seen since the leader said so.
         Where it fails, the leader's next renewal brings the next try."""
         said = notes_of(self._lease).get(BLIND_SINCE, "")
-        if said != self._asked[0]:
-            self._asked = said, _now()
-        if not said or said == self._answered or self._heard() <= self._asked[1] or self._lease is None:
+        if said != self._leader_blind[0]:
+            self._leader_blind = said, _now()
+        if not said or said == self._answered or self._seen_until() <= self._leader_blind[1] or self._lease is None:
             return
-        asked, body = _now(), with_notes(self._lease, {SEEN_BY: self.identity})
-        try:
-            lease = await within(self.timing.renew_deadline / 2, self._send(body))
-        except KubeError as error:
-            _log.info("lease not answered", lease=self._name, error=str(error))
-            await self._look()
-        else:
+        answer = with_notes(self._lease, {SEEN_BY: self.identity})
+        if await self._attempt("lease not answered", self._send_and_observe(answer)):
             self._answered = said
-            _log.info("told the leader that this replica sees", lease=self._name, blind_since=said)
-            self._observe(lease, asked=asked)
+            _log.info("the leader is out of touch and this replica is not", lease=self._name, blind_since=said)
 
     def _heed_answer(self) -> None:
-        """A leader that is still out of touch is relieved by whoever answered."""
+        """A leader that is still out of touch is relieved by the candidate that answered."""
         seer = notes_of(self._lease).get(SEEN_BY)
         if seer and self._blind_since and self._is_blind() and self._relieved_by and not self._relieved_by.done():
             self._relieved_by.set_result(f"out of touch since {self._blind_since}; {seer} sees")
@@ -362,9 +354,8 @@ class Election:
         held = {"holderIdentity": self.identity, "leaseDurationSeconds": math.ceil(self.timing.duration)}
         spec = self._spec(held)
         self._blind_since = (self._blind_since or self._clock.timestamp()) if self._is_blind() else ""
-        notes = {BLIND_SINCE: self._blind_since} if self._blind_since else {}
         self._claims.add((uid, spec["renewTime"]))
-        lease = await within(seconds, self._send(self._body(spec, notes)))
+        lease = await within(seconds, self._send(self._body(spec, {BLIND_SINCE: self._blind_since or None})))
         self._claims.clear()
         self._observe(lease, asked=started)
         if uid_of(lease) != uid and not self.leading:
@@ -376,7 +367,7 @@ class Election:
         now = self._clock.micro_timestamp()
         return {**held, "acquireTime": self._acquired, "renewTime": now, "leaseTransitions": self._transitions}
 
-    def _body(self, spec: Object, notes: Mapping[str, str]) -> Object:
+    def _body(self, spec: Object, notes: Mapping[str, str | None]) -> Object:
         """`notes`: our annotations."""
         body = lease_body(self._lease, self._namespace, self._name, spec, self._marks)
         return with_notes(body, {**_NOTES, **notes})
@@ -394,8 +385,12 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def _transitions_of(lease: Object | None) -> int:
+    return int(spec_of(lease).get("leaseTransitions") or 0)
+
+
 def _is_released(lease: Object | None) -> bool:
-    """Whether its last holder let go itself, after its work had ended."""
+    """Whether its last holder released it, after its work had ended."""
     return lease is not None and not spec_of(lease).get("holderIdentity") and RELEASED_BY in notes_of(lease)
 
 
