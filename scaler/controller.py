@@ -23,8 +23,7 @@ from scaler.decide.decide import decide
 from scaler.decide.state import refuse
 from scaler.decide.undecided import fault_in
 from scaler.decide.world import Decision, Memory, Plan, Service, ServiceKey, World
-from scaler.execute.executor import ActionResult, Executor
-from scaler.execute.log_fields import outcome_line, plan_line
+from scaler.execute.executor import ActionResult, Executor, outcome_line, plan_line
 from scaler.garbage import no_collection
 from scaler.informers.changes import ElasticServiceChanged, InstanceChanged, RoomChanged, RuleChanged
 from scaler.informers.mode import CurrentMode, ModeInForce

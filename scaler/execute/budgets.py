@@ -1,4 +1,4 @@
-"""Keeps evictions away from the minimum: a PodDisruptionBudget that allows none, and a label that says of which pods.
+"""Keeps evictions away from the minimum: a PodDisruptionBudget that allows none, and a label of the pods it is about.
 
     instance, rule, node or budget changed -> which instances to keep -> label onto their pods, off others
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -60,11 +61,10 @@ class Budgets:
             slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
             namespace_of=lambda key: key.namespace,
         )
-        self._making = asyncio.Lock()
         self._running = False
         self._cordoned: set[str] = set()
         self._covered: dict[ServiceKey, dict[str, str]] = {}
-        """Pod uid -> the budget of somebody else that is about it, "" for none; only beside such budgets."""
+        """Pod uid -> another budget than ours that covers it, "" for none; only beside such budgets."""
         self._refused: dict[str, float] = {}
         """Namespace -> loop time until which nothing is tried there, because a right is missing."""
 
@@ -97,7 +97,7 @@ class Budgets:
             self._outbox.mark(change.service)
 
     def on_node(self, change: NodeChanged) -> None:
-        """A node that is cordoned, or not any more, matters to those who run on it."""
+        """A node that is cordoned, or not any more, matters to the services that run on it."""
         cordoned = change.facts is not None and change.facts.unschedulable
         if cordoned == (change.name in self._cordoned):
             return
@@ -131,7 +131,7 @@ class Budgets:
     async def _relabel(self, key: ServiceKey) -> None:
         service = self._state.service(key)
         if service.rule is None:
-            return  # what is kept stays so until somebody says how much is needed
+            return  # what is kept stays so until it is known how much is needed
         smallest = service.rule.limited(service.replicas).smallest
         kept = to_keep(smallest, list(self._runs(service)))
         onto = [pod for one in service.instances if one.uid in kept for pod in self._pods(one)]
@@ -141,7 +141,7 @@ class Budgets:
             await self._made(key.namespace)
         for pod in onto:
             if pod.uid in wanted and not pod.kept and not await self._label(pod, wanted=True):
-                return  # it is gone, which the watch tells: another takes its place, and no label is lost meanwhile
+                return  # it is gone, which the watch will show: another takes its place, and no label is lost meanwhile
         for pod in [pod for one in service.instances for pod in self._pods(one)]:
             if pod.kept and pod.uid not in wanted:
                 await self._label(pod, wanted=False)
@@ -182,13 +182,10 @@ class Budgets:
         return [pods[name] for name in sorted(pods) if not pods[name].terminating]
 
     async def _made(self, namespace: str) -> None:
-        async with self._making:
-            if self._cache.budgets.get(namespace, self._name) is None:
-                try:
-                    made = await self._writer.create(DISRUPTION_BUDGETS, namespace, budget(namespace, self._name))
-                except AlreadyExistsError:
-                    return
-                _log.info("budget made", namespace=namespace, name=made["metadata"]["name"])
+        if self._cache.budgets.get(namespace, self._name) is None:
+            with suppress(AlreadyExistsError):
+                await self._writer.create(DISRUPTION_BUDGETS, namespace, budget(namespace, self._name))
+                _log.info("budget made", namespace=namespace, name=self._name)
 
     async def _tidy(self, namespace: str) -> None:
         """The budget goes with the last service of its namespace."""

@@ -1,35 +1,37 @@
-"""Performs plans: creates and deletes the objects of instances, whole or not at all. Decides nothing.
+"""Performs plans: creates and deletes the objects of instances, whole or not at all, and ends jobs. Decides nothing.
 
-A crash in between leaves an instance that the next pass completes or takes back, because all names are fixed and
-every deletion names the uid and the version that it means.
+A crash in between leaves an instance that the next pass completes or revokes, because all names are fixed and every
+write names the uid that it means, deletions of pods and the end of a job also the version that the decision saw.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import assert_never
 
 import msgspec
 import structlog
 
 from scaler.clock import Clock
-from scaler.decide.life import Finish, LifeAction, Remove, Resize
-from scaler.decide.world import Action, Admit, Complete, Evict, Plan, Revoke, ServiceKey
+from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resize
+from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Revoke, ServiceKey, World
 from scaler.execute.gates import Gates
-from scaler.execute.lifecycle import LifecycleExecutor
 from scaler.execute.recreation import RecreationGuard
 from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered
 from scaler.informers.lookup import JobLookup
-from scaler.informers.records import JobRecord
-from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Resource
+from scaler.informers.records import JobRecord, OwnedRecord
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError, StatusError
 from scaler.kube.metadata import Metadata
 from scaler.kube.writer import Writer, controller_uid
-from scaler.report.job_status import JobStatusWriter
+from scaler.report.job_status import JobStatusWriter, replica_statuses
+from scaler.rules.rule import ALL
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.workloads import ascendjob_objects as objects
+from scaler.workloads.ascendjob import rounds_patch
 
 _log = structlog.get_logger(__name__)
 
@@ -59,7 +61,7 @@ class Executor:
     ) -> None:
         self._cache = cache = state.cache
         self._writes = writes = ExpectedWrites(writer, cache, expectations)
-        self._steps = LifecycleExecutor(writes, cache, JobStatusWriter(writer, clock))
+        self._statuses = JobStatusWriter(writer, clock)
         self._gates = Gates(writer, writes, state)
         self._lookup = JobLookup(cache, writer.find)
         self._guard = RecreationGuard(self._lookup)
@@ -91,7 +93,7 @@ class Executor:
             case Evict():
                 return await self._on_pods_there(key, action)
             case _:
-                await self._step(key, record, action)
+                await self._live(key, record, action)
         return ""
 
     def _is_made_here(self, record: JobRecord) -> bool:
@@ -108,20 +110,10 @@ class Executor:
                 case Evict():
                     await self._gates.evict(key, action.uid)
                 case _:
-                    pass  # whoever makes its pods looks after its life
+                    pass  # its owner makes the pods, and ends them
         except REFUSALS as error:
             return _words(error)
         return ""
-
-    async def _step(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> None:
-        """Whatever goes wrong, there is nothing to undo. What may end pods that run is done only where no watch was
-        behind."""
-        if isinstance(step, Finish):
-            pods = self._cache.pods_of(record.uid)
-            missing = (name for name in record.job.pods if name not in pods or pods[name].terminating)
-            await self._none_there(record, missing)
-        if not isinstance(step, Remove | Resize) or await self._lookup.is_as_known(record):
-            await self._steps.perform(key, record, step)
 
     # admit, complete
 
@@ -230,8 +222,8 @@ class Executor:
         if unbound:
             self._guard.forget(record.uid)
         await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in unbound])
-        group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
-        if group is not None and group.owner_uid == record.uid:
+        group = self._own_pod_group(record)
+        if group is not None:
             await self._none_there(record, record.job.pods)
             await self._writes.delete(key, POD_GROUPS, group)
 
@@ -250,6 +242,63 @@ class Executor:
         stays = controller_uid(pod) == record.uid and "deletionTimestamp" not in pod["metadata"]
         return f"pod {name}" if stays else ""
 
+    def _own_pod_group(self, record: JobRecord) -> OwnedRecord | None:
+        group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
+        return group if group is not None and group.owner_uid == record.uid else None
+
+    # the life of a job by its run policy
+
+    async def _live(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> None:
+        """Whatever goes wrong, there is nothing to undo. What may end pods that run is done only where no watch was
+        behind."""
+        match step:
+            case Record():
+                rounds = rounds_patch(record.uid, step.rounds)
+                await self._writes.patch(key, ASCEND_JOBS, record, rounds, PatchType.MERGE)
+            case Expire():
+                await self._writes.delete(key, ASCEND_JOBS, record, propagation_policy="Background")
+            case Finish():
+                await self._finish(key, record, step)
+            case Remove():
+                if await self._lookup.is_as_known(record):
+                    await self._remove(key, record, step)
+            case Resize():
+                if await self._lookup.is_as_known(record):
+                    await self._resize(key, record)
+            case _:
+                assert_never(step)
+
+    async def _finish(self, key: ServiceKey, record: JobRecord, step: Finish) -> None:
+        present = {name: pod for name, pod in self._cache.pods_of(record.uid).items() if not pod.terminating}
+        await self._none_there(record, (name for name in record.job.pods if name not in present))
+        replicas = replica_statuses(record.job, {name: pod.phase for name, pod in present.items()})
+        started = min((pod.created for pod in present.values()), default=0.0)
+        ending = (step.outcome.value, step.reason.value, step.message)
+        after = await self._statuses.finish(record.object, ending, replicas, started)
+        self._writes.expect(key, ASCEND_JOBS, after)
+
+    async def _remove(self, key: ServiceKey, record: JobRecord, step: Remove) -> None:
+        """One after the other: lowered replicas go from the highest index down."""
+        owned = self._cache.pods_of(record.uid)
+        for pod in [owned[name] for name in step.pods if name in owned]:
+            await self._writes.delete(key, PODS, pod, exactly=True)
+        group = self._own_pod_group(record)
+        if step.pod_group and group is not None:
+            await self._writes.delete(key, POD_GROUPS, group)
+
+    async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
+        """Volcano reads the size of a gang from its PodGroup alone; what else is in it stays."""
+        group = self._own_pod_group(record)
+        if group is None:
+            return
+        wanted = objects.pod_group(record.job, record.object)["spec"]
+        patch = [{"op": "test", "path": "/metadata/uid", "value": group.uid}]
+        patch += [
+            {"op": "add", "path": f"/spec/{name}", "value": wanted[name]}
+            for name in ("minMember", "minTaskMember", "minResources")
+        ]
+        await self._writes.patch(key, POD_GROUPS, group, patch, PatchType.JSON)
+
 
 def _known(made: Object) -> Metadata:
     return msgspec.convert(made["metadata"], Metadata)
@@ -257,3 +306,36 @@ def _known(made: Object) -> Metadata:
 
 def _words(error: KubeError) -> str:
     return error.message if isinstance(error, StatusError) else str(error)
+
+
+# What is logged
+
+
+def plan_line(world: World, plan: Plan) -> dict[str, object]:
+    """What was seen, and what is done about it."""
+    names = {verdict.uid: verdict.name for verdict in plan.verdicts}
+    doing: dict[str, list[str]] = {}
+    for action in plan.actions:
+        doing.setdefault(type(action).__name__.lower(), []).append(names.get(action.uid, action.uid))
+    beneficiaries = sorted({action.beneficiary for action in plan.actions if isinstance(action, Evict)} - {NOBODY})
+    return {
+        "service": str(plan.key),
+        "target": plan.target,
+        "target_index": plan.target_index,
+        "running": {name: group.running for name, group in plan.groups.items()},
+        "in_flight": {name: group.in_flight for name, group in plan.groups.items()},
+        "held": {name: group.held for name, group in plan.groups.items()},
+        **({"replicas": plan.replicas} if plan.replicas < ALL else {}),
+        "seen": world.resource_versions,
+        **doing,
+        **({"evicted_for": beneficiaries} if beneficiaries else {}),
+    }
+
+
+def outcome_line(plan: Plan, outcomes: Sequence[ActionResult]) -> dict[str, object]:
+    """What became of a plan's actions: how many were done, and the words about each that was not."""
+    names = {verdict.uid: verdict.name for verdict in plan.verdicts}
+    refused = {names.get(outcome.uid, outcome.uid): outcome.refused for outcome in outcomes if outcome.refused}
+    failed = {names.get(outcome.uid, outcome.uid): outcome.failed for outcome in outcomes if outcome.failed}
+    line: dict[str, object] = {"done": len(outcomes) - len(refused) - len(failed)}
+    return line | ({"refused": refused} if refused else {}) | ({"failed": failed} if failed else {})

@@ -1,10 +1,10 @@
-"""Whether it makes sense to make more of an instance, asked only where what was made lately is gone. A guard on writes:
-who is admitted stays the decision's, which learns of what is stopped here as of a refusal.
+"""Whether it makes sense to make more of an instance of which what was made lately is gone. A guard on writes: which
+instance is admitted stays the decision's, which learns of what is stopped here as of a refusal.
 
-What was made a moment ago and is missing was deleted by somebody. Perhaps because the job is gone: a watch that is far
-behind shows it on, and what is made for it the garbage collector deletes at once. Then the job is listed by name, and
-known to be gone. Or somebody wants it gone, and would delete it as often as it is made: that has to have a bound. Of an
-instance of which nothing was made lately nothing is asked, so the usual way costs no request.
+What was made a moment ago and is missing was deleted. Perhaps because the job is gone: a watch that is far behind still
+shows it, and what is made for it the garbage collector deletes at once. Then the job is listed by name, and known to be
+gone. Or another client deletes it as often as it is made: that has to have a bound. For an instance of which nothing
+was made lately there is no request.
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ MOST = 10
 
 
 class _Made(msgspec.Struct):
-    """What was made of one instance: loop time of the last, and of the last few of each name."""
+    """What was made of one instance: loop time of the last, and by name the times and uids of the last few."""
 
     last: float = 0.0
-    times: dict[str, deque[float]] = {}
-    uids: dict[str, str] = {}
-    """Of the last one of each name: one that is found again was not deleted."""
+    objects: dict[str, deque[tuple[float, str]]] = {}
 
 
 class RecreationGuard:
@@ -44,19 +42,18 @@ class RecreationGuard:
 
     def made(self, uid: str, objects: Iterable[tuple[str, str]]) -> None:
         """These objects of this instance, name and uid, were made just now, or found where they were to be made."""
-        now = asyncio.get_running_loop().time()
         made = self._made.pop(uid, _Made())
         self._made[uid] = made
-        made.last = now
+        made.last = now = asyncio.get_running_loop().time()
         for name, of_object in objects:
-            if made.uids.get(name) != of_object:
-                made.uids[name] = of_object
-                made.times.setdefault(name, deque(maxlen=MOST)).append(now)
+            times = made.objects.setdefault(name, deque(maxlen=MOST))
+            if not times or times[-1][1] != of_object:  # one that is found again was not deleted
+                times.append((now, of_object))
         while self._made[oldest := next(iter(self._made))].last < now - LATELY:
             del self._made[oldest]
 
     def forget(self, uid: str) -> None:
-        """What was made of it is deleted by ourselves, so nothing that is missing tells of anybody else."""
+        """What was made of it is deleted by ourselves, so what is missing was deleted by nobody else."""
         self._made.pop(uid, None)
 
     async def is_as_known(self, record: JobRecord) -> bool:
@@ -74,7 +71,7 @@ class RecreationGuard:
         made, since = self._made.get(uid), asyncio.get_running_loop().time() - LATELY
         if made is None:
             return ""
-        for name, times in reversed(made.times.items()):  # a pod says more than its PodGroup
-            if len(times) == MOST and times[0] >= since:
+        for name, times in reversed(made.objects.items()):  # a pod says more than its PodGroup
+            if len(times) == MOST and times[0][0] >= since:
                 return f"somebody deletes {name} as often as it is made, {MOST} times within a minute"
         return ""
