@@ -18,8 +18,7 @@ from scaler.decide.minimum import Minimums
 from scaler.decide.nodes import PodRequest, PodRequests, Room
 from scaler.decide.placement import Reservation, Shortage
 from scaler.decide.reservations import Minimum, Sources, may_trade
-from scaler.decide.turn import Moment
-from scaler.decide.world import Reason, State
+from scaler.decide.world import Reason, State, World
 
 
 class Arbitration:
@@ -28,8 +27,8 @@ class Arbitration:
 
     def __init__(self, drafts: list[Draft], sources: Sources, minimums: Minimums) -> None:
         self.drafts = sorted(drafts, key=_scale_up_order)
-        self.neighbours, self.placement, self.moment = sources.neighbours, sources.placement, sources.moment
-        self.policy, self.minimums = self.moment.policy, minimums
+        self.neighbours, self.placement, self.world = sources.neighbours, sources.placement, sources.world
+        self.policy, self.minimums = self.world.policy, minimums
         self.granted: list[tuple[Draft, Minimum]] = []
         self._hands: list[Draft] = []
         """Services of which something with the scheduler has a reservation."""
@@ -72,9 +71,9 @@ class Arbitration:
         """Whether the turn of an instance that is bound in part goes on; when it ends, what is bound is of no use."""
         memory = draft.of(member.uid)
         if member in draft.demand.fixed:
-            waits = turn.in_backoff(draft.memory, self.moment) or turn.is_over(draft.memory, self.moment)
+            waits = turn.in_backoff(draft.memory, self.world) or turn.is_over(draft.memory, self.world)
             return not (memory.turn_over or waits)
-        is_over = turn.is_over(memory, self.moment)
+        is_over = turn.is_over(memory, self.world)
         if memory.turn_over or (member.in_hands and is_over):
             return False
         if not is_over:
@@ -89,17 +88,17 @@ class Arbitration:
         """Whether its turn, which is over by the clock, ends; else the clock may start again. `reserved`: all other
         reservations of this decision stand, and its own."""
         memory = draft.of(member.uid)
-        if turn.has_to_end(memory, self.moment, self._would_wait(draft, [member], reserved=reserved)):
+        if turn.has_to_end(memory, self.world, self._would_wait(draft, [member], reserved=reserved)):
             return True
-        if turn.begins_anew(memory, self.moment):
-            draft.remember_of(member.uid, turn_since=self.moment.now)
+        if turn.begins_anew(memory, self.world):
+            draft.remember_of(member.uid, turn_since=self.world.now)
         return False
 
     # 2. Minimums
 
     def _reserve_minimums(self) -> None:
         waiting = [draft for draft in self.drafts if draft.demand.lacks_minimum]
-        for draft in sorted(waiting, key=lambda each: _minimum_order(each, self.moment)):
+        for draft in sorted(waiting, key=lambda each: _minimum_order(each, self.world)):
             own = [*draft.demand.fixed, *draft.demand.hands]
             for member in own:
                 if member.uid in self._kept:
@@ -145,7 +144,7 @@ class Arbitration:
 
     def _waits_for_minimum(self, draft: Draft) -> bool:
         demand = draft.demand
-        if not demand.lacks_minimum or turn.in_backoff(draft.memory, self.moment) or demand.is_incomplete():
+        if not demand.lacks_minimum or turn.in_backoff(draft.memory, self.world) or demand.is_incomplete():
             return False
         held = any(m.state is State.HELD for name in demand.minimum for m in demand.candidates[name])
         return held and self.minimums.too_large(draft) is None
@@ -165,7 +164,7 @@ class Arbitration:
             held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
         if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):
             return held
-        free = (m for m in held if is_made(m) and not turn.in_backoff(draft.of(m.uid), self.moment))
+        free = (m for m in held if is_made(m) and not turn.in_backoff(draft.of(m.uid), self.world))
         return sorted((m for m in free if m.uid not in draft.admitted), key=lambda m: draft.of(m.uid).failures)
 
     # 3. Scale-ups in the scheduler's hands
@@ -194,7 +193,7 @@ class Arbitration:
             if not affords_revoke(member.instance, self.policy) and self._is_in_the_way(draft):
                 draft.revoke(member, (Reason.WAITING_FOR_CAPACITY, ()))
             return
-        keeps_room = not draft.revoke(member, why) and not turn.is_over(draft.of(member.uid), self.moment)
+        keeps_room = not draft.revoke(member, why) and not turn.is_over(draft.of(member.uid), self.world)
         if isinstance(found, Reservation) and not keeps_room:
             self.placement.cancel(found)
 
@@ -214,9 +213,9 @@ class Arbitration:
             return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
-        if not turn.is_over(draft.of(member.uid), self.moment) or not self._has_to_end(draft, member, reserved=True):
+        if not turn.is_over(draft.of(member.uid), self.world) or not self._has_to_end(draft, member, reserved=True):
             return None
-        turn.end_of(draft, member.uid, self.moment)
+        turn.end_of(draft, member.uid, self.world)
         return turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
 
     def _any_fits(self, members: Iterable[Member]) -> bool:
@@ -227,7 +226,7 @@ class Arbitration:
         return self.placement.spoils(member.unbound, [self._in_hands.items()], own=own)
 
     def _put_in_hands(self, draft: Draft, *members: Member) -> None:
-        """The scheduler may bind these at any moment, and room is reserved for them."""
+        """The scheduler may bind these at any world, and room is reserved for them."""
         for member in members:
             self._hands.append(draft)
             self._in_hands.update(dict(member.unbound))
@@ -254,7 +253,7 @@ class Arbitration:
         for draft, minimum in self.granted:
             runs = minimum.unmade or any(m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members)
             if minimum.room is Room.FREE and runs != bool(draft.memory.turn_since):
-                draft.remember(turn_since=self.moment.now if runs else 0.0)
+                draft.remember(turn_since=self.world.now if runs else 0.0)
 
     def _unmade_before(self, draft: Draft) -> list[Draft]:
         """More restricted services whose minimum has a reservation and not all of its pods yet. As long as their turn
@@ -277,7 +276,7 @@ class Arbitration:
         return alone
 
     def _is_crowded(self, draft: Draft) -> bool:
-        """What is revoked in this decision is still there for a moment, and has no room beside all reservations."""
+        """What is revoked in this decision is still there for a world, and has no room beside all reservations."""
         near = [m for other, m in self._gone if other is draft or self.neighbours.share(draft, other)]
         return bool(near) and self.placement.fits(requests_of(near)) is not None
 
@@ -331,7 +330,7 @@ class Arbitration:
         """Instances that have a place and cannot start for a reason of their own."""
         free = draft.places(name).target - draft.places(name).taken
         for member in draft.demand.spares[name] if free > 0 else ():
-            if turn.in_backoff(draft.of(member.uid), self.moment):
+            if turn.in_backoff(draft.of(member.uid), self.world):
                 draft.waits[member.uid] = turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
             elif not is_made(member):
                 draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
@@ -371,9 +370,9 @@ def _scale_up_order(draft: Draft) -> tuple[int, float, str]:
     return -demand.priority, demand.oldest, demand.name
 
 
-def _minimum_order(draft: Draft, moment: Moment) -> tuple[bool, int, float, bool, float, str]:
+def _minimum_order(draft: Draft, world: World) -> tuple[bool, int, float, bool, float, str]:
     """Priority, then those whose turn has ended behind the others, then those that have begun, then age and name."""
     demand, memory = draft.demand, draft.memory
     begun = demand.bound > 0 or State.ADMITTED in [member.state for member in demand.members]
-    pauses = turn.in_backoff(memory, moment)
+    pauses = turn.in_backoff(memory, world)
     return pauses, -demand.priority, memory.ended_at, not begun, demand.oldest, demand.name

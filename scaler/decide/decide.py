@@ -23,7 +23,6 @@ from scaler.decide.nodes import Nodes
 from scaler.decide.placement import Placement
 from scaler.decide.plan import plan_of, tally_of, total
 from scaler.decide.reservations import Sources
-from scaler.decide.turn import Moment
 from scaler.decide.undecided import MOST_AT_FAULT, Fault, at_fault, fault_of, left_alone
 from scaler.decide.unweighed import decide_alone
 from scaler.decide.world import Decision, Plan, ServiceKey, Tally, World
@@ -76,7 +75,6 @@ class _Pass:
     def __init__(self, world: World, cache: Cache, demands: Demands) -> None:
         self.world, self.cache, self.demands = world, cache, demands
         cache.faults = {key: fault for key, fault in cache.faults.items() if world.now < fault.until}
-        self.moment = Moment(world.now, world.last_bind, world.memory.last_bind, world.policy)
         changed, self.came_or_went = demands.follow(world)
         self.changed = set(changed)
         self.drafts: dict[int, Draft] = {}
@@ -89,7 +87,7 @@ class _Pass:
         self.node_index = cache.node_index = cache.node_index.after(nodes)
         self.neighbours = cache.neighbours = self._neighbours(cache.neighbours)
         probed = (demands.all[at].demand.memory for at in demands.probed)
-        self.probing = any(turn.is_probing(memory, self.moment) for memory in probed)
+        self.probing = any(turn.is_probing(memory, self.world) for memory in probed)
         assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
         ending = [i for service in assumed for i in service.instances if i.terminating and not i.pods]
         self.evicted = [seat for instance in ending for seat in instance.seats]
@@ -189,7 +187,7 @@ class _Pass:
         return part.settled and in_time and part.seen == self._seen(heeds_binds=part.seen[-1] is not None)
 
     def _seen(self, *, heeds_binds: bool) -> tuple[object, ...]:
-        binds = (self.moment.last_bind, self.moment.bind_before) if heeds_binds else None
+        binds = (self.world.last_bind, self.world.memory.last_bind) if heeds_binds else None
         return self.evicted, self.probing, binds
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
@@ -233,11 +231,9 @@ class _Pass:
         placement.grant([*self.evicted, *drained])
         for draft in waiting:
             in_time = draft.memory.backoff_until or draft.demand.has_turns
-            turn.observe(
-                draft, self.moment, self.node_index.back_at(self.neighbours.classes(draft)) if in_time else 0.0
-            )
+            turn.observe(draft, self.world, self.node_index.back_at(self.neighbours.classes(draft)) if in_time else 0.0)
             draft.shares = not self.neighbours.is_alone(draft)
-        sources = Sources(placement, self.neighbours, self.node_index, self.moment, everybody)
+        sources = Sources(placement, self.neighbours, self.node_index, self.world, everybody)
         sources.room_to_come = bool(self.evicted or drained) or self.node_index.is_unusual(
             self.neighbours.classes_of(number)
         )
@@ -246,18 +242,18 @@ class _Pass:
         Arbitration(waiting, sources, minimums).run()
         self.probing = minimums.probing
         for draft in drafts.values():
-            turn.settle(draft, self.moment)
+            turn.settle(draft, self.world)
         return self._part(drafts, waiting, seen)
 
     def _part(self, drafts: dict[int, Draft], active: list[Draft], seen: tuple[object, ...]) -> _Part:
-        moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.moment)]
+        moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.world)]
         if any(draft.again for draft in drafts.values()):
             moments.append(self.world.now + _AT_ONCE)
         overdue = list(self.node_index.overdue_from(self.world.policy.due_back))
         moments += overdue if any(draft.demand.lacks_minimum for draft in active) else ()
         return _Part(
             drafts=drafts,
-            tally=tally_of(drafts.values(), active, self.moment),
+            tally=tally_of(drafts.values(), active, self.world),
             recheck_at=self._first(moments),
             until=self._first([*moments, *overdue]),
             seen=seen,

@@ -28,14 +28,14 @@ class Minimums:
     """They reserve one after the other. `probing`: some minimum is tried without a reservation."""
 
     def __init__(self, sources: Sources, *, probing: bool) -> None:
-        self.sources, self.placement, self.moment = sources, sources.placement, sources.moment
+        self.sources, self.placement, self.world = sources, sources.placement, sources.world
         self.probing = probing
         self._sizes: dict[object, Shortage | None] = {}
 
     def reserve(self, draft: Draft, waits: Waits) -> Minimum | None:
         """Reserve room for the minimum of a service, or say in the draft why not; evictions are ordered there too."""
         lacking = draft.demand.is_incomplete()
-        if turn.in_backoff(draft.memory, self.moment) and not lacking:
+        if turn.in_backoff(draft.memory, self.world) and not lacking:
             return self._give_up(draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
         if lacking:
             draft.remember(held_since=0.0, probe_since=0.0)
@@ -50,7 +50,7 @@ class Minimums:
         if draft.memory.held_since or draft.memory.probe_since or draft.memory.probes:
             draft.remember(held_since=0.0, probe_since=0.0, probes=0)
         self._note_what_is_made(draft, found)
-        if found.room is Room.FREE and turn.is_over(draft.memory, self.moment):
+        if found.room is Room.FREE and turn.is_over(draft.memory, self.world):
             again = self._after_its_turn(draft, found, waits)
             if again is None:
                 return self._give_up(draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
@@ -85,7 +85,7 @@ class Minimums:
         the room is only reserved."""
         if not found.victims or draft.demand.service.assumed:
             return
-        now, policy = self.moment.now, self.moment.policy
+        now, policy = self.world.now, self.world.policy
         if any(victim.draft is draft and victim.runs for victim in found.victims):
             since = draft.memory.short_since or now
             draft.remember(short_since=since)
@@ -112,7 +112,7 @@ class Minimums:
             if made is None and found.room is Room.FREE:
                 draft.remember(made=False)
         elif made is False:
-            since = self.moment.now if draft.memory.turn_since else 0.0
+            since = self.world.now if draft.memory.turn_since else 0.0
             draft.remember(made=True, turn_since=since)
 
     def _after_its_turn(self, draft: Draft, found: Minimum, waits: Waits) -> Minimum | None:
@@ -126,10 +126,10 @@ class Minimums:
         other = self._other_candidates(draft, found)
         if other is not None:
             turn.had_turn(draft, unbound)
-            draft.remember(turn_since=self.moment.now)
+            draft.remember(turn_since=self.world.now)
             return other
-        if turn.has_to_end(draft.memory, self.moment, waits(draft, found.members)):
-            turn.end(draft, self.moment)
+        if turn.has_to_end(draft.memory, self.world, waits(draft, found.members)):
+            turn.end(draft, self.world)
             turn.had_turn(draft, unbound)
             draft.again = True
             for member in draft.demand.members:
@@ -138,8 +138,8 @@ class Minimums:
             return None
         for uid in unbound:
             draft.remember_of(uid, turn_over=before[uid].turn_over)
-        if turn.begins_anew(draft.memory, self.moment):
-            draft.remember(turn_since=self.moment.now)
+        if turn.begins_anew(draft.memory, self.world):
+            draft.remember(turn_since=self.world.now)
         again = self.placement.reserve(found.reservation.pods)
         return msgspec.structs.replace(found, reservation=again) if isinstance(again, Reservation) else None
 
@@ -190,9 +190,9 @@ class Minimums:
         why = Reason.MINIMUM_DOES_NOT_FIT, (str(shortage),)
         if not draft.shares:
             return self._alone_or_give_up(draft, why)
-        memory, now = draft.memory, self.moment.now
+        memory, now = draft.memory, self.world.now
         chosen = draft.demand.first()
-        if turn.is_probing(memory, self.moment):
+        if turn.is_probing(memory, self.world):
             return self._try(draft, chosen)
         if memory.probe_since:
             draft.remember(probe_since=0.0, probes=memory.probes + 1, held_since=now)
@@ -205,8 +205,8 @@ class Minimums:
         return self._give_up(draft, why)
 
     def _may_be_probed(self, draft: Draft, pods: PodRequests) -> bool:
-        waited = self.moment.now - draft.memory.held_since
-        patient = waited < turn.patience(draft.memory, self.moment.policy)
+        waited = self.world.now - draft.memory.held_since
+        patient = waited < turn.patience(draft.memory, self.world.policy)
         return not (patient or self.probing) and self.placement.sums_suffice(pods)
 
     def _try(self, draft: Draft, chosen: Sequence[Member]) -> Minimum | None:
@@ -258,13 +258,13 @@ class Minimums:
         """Annotation `trade: always`: own running surplus may be evicted for what is missing of the target."""
         if not (draft.demand.serves and may_trade(draft)) or draft.evicted:
             return
-        beyond = [v for v in self.sources.surplus(draft, running=True) if _is_beyond_target(v)]
-        surplus = self.sources.surplus(draft, running=False) + beyond
+        useless, running = self.sources.surplus(draft)
+        surplus = useless + [victim for victim in running if _is_beyond_target(victim)]
         if surplus and not draft.of(member.uid).turns:
-            found = self.sources.make_room(member.unbound, Room.TO_COME, surplus)
+            found = self.sources.make_room([member], Room.TO_COME, surplus)
             if found is not None:
                 draft.short = True
-                self._evict(draft, Minimum([member], Room.TO_COME, *found))
+                self._evict(draft, found)
 
 
 def _is_beyond_target(victim: Victim) -> bool:

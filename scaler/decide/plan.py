@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from scaler.decide import turn
 from scaler.decide.draft import Draft
 from scaler.decide.members import is_incomplete
-from scaler.decide.turn import Moment
 from scaler.decide.verdicts import notes, verdicts
-from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Policy, Revoke, State, Tally
+from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Policy, Revoke, State, Tally, World
 
 
 def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
@@ -71,7 +70,7 @@ def _tidied(draft: Draft) -> Iterator[Action]:
                 yield Revoke(member.uid)
 
 
-def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], moment: Moment) -> Tally:
+def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], world: World) -> Tally:
     """What is counted of services that were weighed; `active` are those with something to weigh."""
     idle = Counter[str]()
     for draft in active:
@@ -82,8 +81,8 @@ def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], moment: Moment) -
     return Tally(
         minimums_waiting=sum([draft.demand.lacks_minimum for draft in active]),
         scale_ups_waiting=sum([len(draft.waits) for draft in active if draft.demand.serves]),
-        in_backoff=sum([turn.in_backoff(draft.memory, moment) for draft in active]),
-        probing=sum([turn.is_probing(draft.memory, moment) for draft in active]),
+        in_backoff=sum([turn.in_backoff(draft.memory, world) for draft in active]),
+        probing=sum([turn.is_probing(draft.memory, world) for draft in active]),
         revoked=sum([len(draft.revoked) for draft in acted_on]),
         evicted=sum([beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()]),
         idle=dict(idle),

@@ -3,14 +3,14 @@ contract.
 
     candidates -> sets of them -> free room, then what ends, what may be evicted, what is to come -> a reservation
 
-Must not change what becomes of an instance: it reserves room, and says which victims are the fewest and cheapest.
+Must not change what becomes of an instance: it reserves room, and names the fewest and cheapest victims.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, combinations, islice, product
 
 import msgspec
@@ -19,15 +19,20 @@ from scaler.decide.draft import Draft, requests_of
 from scaler.decide.groups import Group
 from scaler.decide.members import Member, age, is_made, is_to_come
 from scaler.decide.node_classes import Neighbours, NodeIndex
-from scaler.decide.nodes import PODS, Node, PodRequest, PodRequests, Room
+from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
 from scaler.decide.placement import Placement, Reservation, Shortage
-from scaler.decide.turn import Moment
-from scaler.decide.world import Policy, Preempt, State, Turns
+from scaler.decide.world import Policy, Preempt, State, Turns, World
 from scaler.rules.rule import Trade
+
+MOST_SETS = 16
+"""So many sets of candidates are tried for one source of room."""
+
+Everybody = Callable[[float], Sequence[Draft]]
+"""Drafts of all services that share nodes with each other; none if all have a higher priority than the given one."""
 
 
 class Victim(msgspec.Struct, frozen=True, eq=False):
-    """An instance that may be evicted for somebody."""
+    """An instance that may be evicted for another service, or for what its own service misses."""
 
     draft: Draft
     member: Member
@@ -35,100 +40,6 @@ class Victim(msgspec.Struct, frozen=True, eq=False):
     @property
     def runs(self) -> bool:
         return self.member.state is State.RUNNING
-
-
-Helps = Callable[[Node], bool]
-"""Whether room on this node could help."""
-
-
-def surplus(draft: Draft, homes: Mapping[str, Node], helps: Helps, *, running: bool) -> list[Victim]:
-    """Bound instances beyond the minimum, newest first. `running` ones, or those of no use: without a slot, or bound
-    and not running. A group that has its minimum keeps it. What is on a node that takes no pods counts for nothing."""
-    demand = draft.demand
-    if demand.paused or demand.service.assumed or demand.rule is None:
-        return []
-    smallest = demand.rule.smallest
-    found: list[Victim] = []
-    for name, group in demand.groups.items():
-        bound = [member for member in _bound(draft, group) if _on_well_nodes(member, homes)]
-        helpful = {m.uid for m in bound if any(helps(homes[node]) for node, _ in m.instance.seats)}
-        least = smallest.of(name)
-        chosen = _running(bound, helpful, least + group.paired) if running else _useless(bound, helpful, least)
-        found += [Victim(draft, member) for member in chosen]
-    return found
-
-
-def _bound(draft: Draft, group: Group) -> list[Member]:
-    """Newest first."""
-    bound = (m for m in group.members if m.instance.bound and m.step is None and m.uid not in draft.nominated)
-    alive = (m for m in bound if m.state not in (State.TERMINATING, State.FINISHED))
-    return sorted(alive, key=age, reverse=True)
-
-
-def _running(bound: Sequence[Member], helpful: Collection[str], least: int) -> list[Member]:
-    runs = [member for member in bound if member.state is State.RUNNING]
-    return [member for member in runs if member.uid in helpful][: max(0, len(runs) - least)]
-
-
-def _useless(bound: Sequence[Member], helpful: Collection[str], least: int) -> list[Member]:
-    runs = sum(member.state is State.RUNNING for member in bound)
-    rest = [member for member in bound if member.state is not State.RUNNING]
-    with_slot = sorted((m for m in rest if m.has_slot), key=lambda m: not m.in_part)
-    beyond = max(0, min(len(with_slot), runs + len(with_slot) - least))
-    chosen = [m for m in rest if not m.has_slot] + [m for m in with_slot if m.uid in helpful][:beyond]
-    return [member for member in chosen if member.uid in helpful]
-
-
-def _on_well_nodes(member: Member, homes: Mapping[str, Node]) -> bool:
-    """Its room would come back at once."""
-    nodes = [homes.get(name) for name, _ in member.instance.seats]
-    return bool(nodes) and all(node is not None and node.ready for node in nodes)
-
-
-def of_others(
-    draft: Draft, drafts: Iterable[Draft], homes: Mapping[str, Node], helps: Helps, policy: Policy
-) -> list[Victim]:
-    """What may be evicted of other services for a minimum of this one, the cheapest first: lower priority, not running
-    before running, newest."""
-    found: list[Victim] = []
-    for other in drafts:
-        if other is not draft and _may_lose(other, draft, policy):
-            found += surplus(other, homes, helps, running=False) + surplus(other, homes, helps, running=True)
-    found.sort(key=lambda one: age(one.member), reverse=True)
-    found.sort(key=lambda one: (one.draft.demand.priority, one.runs))
-    return found
-
-
-def _may_lose(other: Draft, beneficiary: Draft, policy: Policy) -> bool:
-    if not other.demand.service.options.preemptable and policy.honour_preemptable:
-        return False
-    theirs, own = other.demand.priority, beneficiary.demand.priority
-    return theirs < own or (theirs == own and policy.preempt is Preempt.EQUAL_OR_HIGHER)
-
-
-def may_trade(draft: Draft) -> bool:
-    """Whether its own running surplus may be evicted for what it misses."""
-    trade = draft.demand.service.options.trade
-    return trade is Trade.ALWAYS or (trade is Trade.WHEN_NOT_SERVING and not draft.demand.serves)
-
-
-def fewest(victims: Sequence[Victim], suffices: Callable[[Collection[Victim]], bool]) -> list[Victim]:
-    """Of victims that together suffice, those that cannot be spared; the last ones, the costliest, are spared first."""
-    few = bisect_left(range(len(victims) + 1), True, key=lambda number: suffices(victims[:number]))
-    chosen = list(victims[:few])
-    for victim in reversed(victims[: max(0, few - 1)]):
-        without = [one for one in chosen if one is not victim]
-        if suffices(without):
-            chosen = without
-    return chosen
-
-
-MOST_SETS = 16
-"""So many sets of candidates are tried for one source of room."""
-
-
-Everybody = Callable[[float], Sequence[Draft]]
-"""Drafts of all services that share nodes with each other; none if all have a higher priority than the given one."""
 
 
 class Minimum(msgspec.Struct, eq=False):
@@ -152,9 +63,9 @@ class Sources:
     """Where the minimums of one decision find room."""
 
     def __init__(
-        self, placement: Placement, neighbours: Neighbours, node_index: NodeIndex, moment: Moment, everybody: Everybody
+        self, placement: Placement, neighbours: Neighbours, node_index: NodeIndex, world: World, everybody: Everybody
     ) -> None:
-        self.placement, self.neighbours, self.node_index, self.moment = placement, neighbours, node_index, moment
+        self.placement, self.neighbours, self.node_index, self.world = placement, neighbours, node_index, world
         self._everybody = everybody
         self.room_to_come = False
         """Something may end or return that leaves room."""
@@ -183,17 +94,6 @@ class Sources:
             shortage = shortage or found
         return shortage or self._shortage_of_first(draft)
 
-    def _on_other_room(self, draft: Draft) -> Minimum | None:
-        under_way = tuple(victim.member.uid for victim in self.victims_of(draft) if self._is_under_way(victim))
-        if under_way != draft.memory.victims:
-            draft.remember(victims=under_way)
-        sources = [(Room.TO_COME, list[Victim]())] if under_way else self._sources(draft)
-        for room, victims in sources:
-            found = self._on(draft, room, victims) if victims or self.room_to_come else None
-            if found is not None:
-                return found
-        return self._on(draft, Room.AWAY, []) if self.room_to_come else None
-
     def _shortage_of_first(self, draft: Draft) -> Shortage:
         """No set of candidates was worth a try: why one of them does not fit."""
         demand = draft.demand
@@ -203,73 +103,39 @@ class Sources:
         found = next(filter(None, tried), None)
         return found or Shortage(PodRequest(), len(first), 0, PODS)
 
-    def surplus(self, draft: Draft, *, running: bool) -> list[Victim]:
-        """Own instances of a service that may be evicted for what it misses: none of those that are completed."""
-        found = surplus(draft, self.node_index.by_name, self._helps(draft), running=running)
-        return [victim for victim in found if victim.member not in draft.demand.fixed]
-
-    def _helps(self, draft: Draft) -> Helps:
-        """Whether a pod that the service misses may run on a node."""
-        minimum, by_group = draft.demand.minimum, draft.demand.candidates
-        candidates = (m for name, found in by_group.items() if minimum.get(name) or draft.demand.serves for m in found)
-        classes = self.node_index.classes_for(requests_of([*draft.demand.fixed, *candidates]))
-        return lambda node: node.schedulable and node.node_class in classes
+    def _on_other_room(self, draft: Draft) -> Minimum | None:
+        under_way = tuple(victim.member.uid for victim in self.victims_of(draft) if self._is_under_way(victim))
+        if under_way != draft.memory.victims:
+            draft.remember(victims=under_way)
+        sources = [(Room.TO_COME, list[Victim]())] if under_way else self._sources(draft)
+        for room, victims in chain(sources, [(Room.AWAY, list[Victim]())]):
+            found = self._on(draft, room, victims) if victims or self.room_to_come else None
+            if found is not None:
+                return found
+        return None
 
     def _sources(self, draft: Draft) -> Iterator[tuple[Room, list[Victim]]]:
-        trades = draft.demand.service.options.trade is not Trade.OFF
-        useless = self.surplus(draft, running=False) if trades else []
+        useless, running = self.surplus(draft) if draft.demand.service.options.trade is not Trade.OFF else ([], [])
         if useless:
             yield Room.FREED, useless
         yield Room.TO_COME, []
         if useless:
             yield Room.TO_COME, useless
-        own = useless + (self.surplus(draft, running=True) if may_trade(draft) else [])
+        own = useless + (running if may_trade(draft) else [])
         if len(own) > len(useless):
             yield Room.TO_COME, own
         others = self._victims_of_others(draft)
         if others:
             yield Room.TO_COME, own + others
 
-    def _victims_of_others(self, draft: Draft) -> list[Victim]:
-        policy = self.moment.policy
-        if policy.preempt is Preempt.NEVER:
-            return []
-        others = self._everybody(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY))
-        sharing = (other for other in others if self.neighbours.share(draft, other))
-        return of_others(draft, sharing, self.node_index.by_name, self._helps(draft), policy)
-
     def _on(self, draft: Draft, room: Room, victims: list[Victim]) -> Minimum | None:
         for members in self._sets(draft, room, freed=bool(victims)):
             if victims and any(draft.of(member.uid).turns is not Turns.NONE for member in members):
                 continue
-            found = self.make_room(requests_of(members), room, victims)
+            found = self.make_room(members, room, victims)
             if found is not None:
-                return Minimum(members, room, *found)
+                return found
         return None
-
-    def make_room(
-        self, pods: PodRequests, room: Room, victims: Sequence[Victim]
-    ) -> tuple[Reservation, list[Victim]] | None:
-        """Reserve beside what the fewest of these victims leave; what they leave over is to come for everybody."""
-        if not self._suffices(pods, room, victims):
-            return None
-        few = fewest(victims, lambda some: self._suffices(pods, room, some))
-        self.placement.grant(pods_of(few))
-        self.unfit.clear()
-        found = self.placement.reserve(pods, room)
-        if isinstance(found, Shortage):  # the search was given up
-            self.placement.withdraw(pods_of(few))
-            return None
-        for victim in few:
-            victim.draft.nominated.add(victim.member.uid)
-        self.room_to_come = self.room_to_come or bool(few)
-        return found, few
-
-    def _suffices(self, pods: PodRequests, room: Room, victims: Collection[Victim]) -> bool:
-        self.placement.grant(pods_of(victims))
-        fits = self.placement.fits(pods, room) is None
-        self.placement.withdraw(pods_of(victims))
-        return fits
 
     def _sets(self, draft: Draft, room: Room, *, freed: bool = False) -> Iterator[list[Member]]:
         """What is bound in part, with sets of candidates in their order, each kind of set once; none with one that fits
@@ -280,19 +146,48 @@ class Sources:
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in draft.demand.minimum.items():
             found = [m for m in draft.demand.candidates[name] if number and (ends or m.state is not State.TERMINATING)]
-            asked = dict.fromkeys([m.unbound for m in found])
-            fits = {pods for pods in asked if freed or self.placement.fits(pods, room) is None}
+            distinct = dict.fromkeys([m.unbound for m in found])
+            fits = {pods for pods in distinct if freed or self.placement.fits(pods, room) is None}
             candidates = [m for m in found if m.unbound in fits]
             alike = all(_alike(draft, candidates[0], other) for other in candidates[1:])
             by_group.append(combinations(candidates[:number] if alike else candidates, number))
         return ([*draft.demand.fixed, *chosen] for chosen in one_of_each(by_group))
 
-    def _is_under_way(self, victim: Victim) -> bool:
-        """It is not gone, and its room is to come."""
-        if victim.draft.demand.service.assumed:
-            return True
-        member = victim.member
-        return member.state is State.TERMINATING and is_to_come(member, self.moment.now, self.moment.policy)
+    def make_room(self, members: list[Member], room: Room, victims: Sequence[Victim]) -> Minimum | None:
+        """Reserve beside what the fewest of these victims leave; what they leave over is to come for every service."""
+        pods = requests_of(members)
+        if not self._suffices(pods, room, victims):
+            return None
+        few = self._fewest(pods, room, victims)
+        self.placement.grant(pods_of(few))
+        self.unfit.clear()
+        found = self.placement.reserve(pods, room)
+        if isinstance(found, Shortage):  # the search was given up
+            self.placement.withdraw(pods_of(few))
+            return None
+        for victim in few:
+            victim.draft.nominated.add(victim.member.uid)
+        self.room_to_come = self.room_to_come or bool(few)
+        return Minimum(members, room, found, few)
+
+    def _fewest(self, pods: PodRequests, room: Room, victims: Sequence[Victim]) -> list[Victim]:
+        """Of victims that together suffice, those that cannot be spared; the last ones, the costliest, are spared
+        first."""
+        few = bisect_left(range(len(victims) + 1), True, key=lambda n: self._suffices(pods, room, victims[:n]))
+        chosen = list(victims[:few])
+        for victim in reversed(victims[: max(0, few - 1)]):
+            without = [one for one in chosen if one is not victim]
+            if self._suffices(pods, room, without):
+                chosen = without
+        return chosen
+
+    def _suffices(self, pods: PodRequests, room: Room, victims: Collection[Victim]) -> bool:
+        self.placement.grant(pods_of(victims))
+        fits = self.placement.fits(pods, room) is None
+        self.placement.withdraw(pods_of(victims))
+        return fits
+
+    # Victims
 
     def victims_of(self, draft: Draft) -> list[Victim]:
         """What was evicted for this service before and is not gone."""
@@ -300,6 +195,92 @@ class Sources:
         everybody = self._everybody(math.inf) if uids else ()
         found = {m.uid: Victim(other, m) for other in everybody for m in other.demand.members if m.uid in uids}
         return [found[uid] for uid in uids if uid in found]
+
+    def _is_under_way(self, victim: Victim) -> bool:
+        """It is not gone, and its room is to come."""
+        if victim.draft.demand.service.assumed:
+            return True
+        member = victim.member
+        return member.state is State.TERMINATING and is_to_come(member, self.world.now, self.world.policy)
+
+    def surplus(self, draft: Draft) -> tuple[list[Victim], list[Victim]]:
+        """Own instances of a service that may be evicted for what it misses, of no use and running: none of those that
+        are completed."""
+        useless, running = self._surplus(draft, self._helpful(draft))
+        return [victim for victim in useless if victim.member not in draft.demand.fixed], running
+
+    def _victims_of_others(self, draft: Draft) -> list[Victim]:
+        """What may be evicted of other services for a minimum of this one, the cheapest first: lower priority, not
+        running before running, newest."""
+        policy = self.world.policy
+        if policy.preempt is Preempt.NEVER:
+            return []
+        helpful, found = self._helpful(draft), list[Victim]()
+        for other in self._everybody(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)):
+            if other is not draft and self.neighbours.share(draft, other) and _may_lose(other, draft, policy):
+                found += chain(*self._surplus(other, helpful))
+        found.sort(key=lambda one: age(one.member), reverse=True)
+        found.sort(key=lambda one: (one.draft.demand.priority, one.runs))
+        return found
+
+    def _helpful(self, draft: Draft) -> frozenset[NodeClass]:
+        """Classes of nodes that some pod which the service misses may run on."""
+        minimum, by_group = draft.demand.minimum, draft.demand.candidates
+        candidates = (m for name, found in by_group.items() if minimum.get(name) or draft.demand.serves for m in found)
+        return self.node_index.classes_for(requests_of([*draft.demand.fixed, *candidates]))
+
+    def _surplus(self, draft: Draft, helpful: Collection[NodeClass]) -> tuple[list[Victim], list[Victim]]:
+        """Bound instances beyond the minimum with a pod on a node of these classes, newest first: those of no use
+        (without a slot, or bound and not running), and running ones. A group that has its minimum keeps it. What is on
+        a node that takes no pods counts for nothing."""
+        demand = draft.demand
+        useless, running = list[Member](), list[Member]()
+        if demand.paused or demand.service.assumed or demand.rule is None:
+            return [], []
+        for name, group in demand.groups.items():
+            bound = [m for m in _bound(draft, group) if self._leaves_room(m)]
+            least = demand.rule.smallest.of(name)
+            runs = [m for m in bound if m.state is State.RUNNING]
+            idle = [m for m in bound if m.state is not State.RUNNING]
+            with_slot = sorted((m for m in idle if m.has_slot), key=lambda m: not m.in_part)
+            beyond = max(0, min(len(with_slot), len(runs) + len(with_slot) - least))
+            useless += self._on_nodes([m for m in idle if not m.has_slot], helpful)
+            useless += self._on_nodes(with_slot, helpful)[:beyond]
+            running += self._on_nodes(runs, helpful)[: max(0, len(runs) - least - group.paired)]
+        return [Victim(draft, member) for member in useless], [Victim(draft, member) for member in running]
+
+    def _leaves_room(self, member: Member) -> bool:
+        """Its room would come back at once: all its nodes are well."""
+        nodes = [self.node_index.by_name.get(name) for name, _ in member.instance.seats]
+        return bool(nodes) and all(node is not None and node.ready for node in nodes)
+
+    def _on_nodes(self, members: Iterable[Member], classes: Collection[NodeClass]) -> list[Member]:
+        """Those with a pod on a schedulable node of these classes."""
+        by_name = self.node_index.by_name
+        return [
+            member for member in members
+            if any(by_name[at].schedulable and by_name[at].node_class in classes for at, _ in member.instance.seats)
+        ]  # fmt: skip
+
+
+def _bound(draft: Draft, group: Group) -> list[Member]:
+    """Newest first."""
+    bound = (m for m in group.members if m.instance.bound and m.step is None and m.uid not in draft.nominated)
+    alive = (m for m in bound if m.state not in (State.TERMINATING, State.FINISHED))
+    return sorted(alive, key=age, reverse=True)
+
+
+def _may_lose(other: Draft, beneficiary: Draft, policy: Policy) -> bool:
+    if not other.demand.service.options.preemptable and policy.honour_preemptable:
+        return False
+    theirs, own = other.demand.priority, beneficiary.demand.priority
+    return theirs < own or (theirs == own and policy.preempt is Preempt.EQUAL_OR_HIGHER)
+
+
+def may_trade(draft: Draft) -> bool:
+    """Whether its own running surplus may be evicted for what it misses."""
+    trade = draft.demand.service.options.trade
+    return trade is Trade.ALWAYS or (trade is Trade.WHEN_NOT_SERVING and not draft.demand.serves)
 
 
 def one_of_each(by_group: Iterable[Iterable[Sequence[Member]]]) -> Iterator[list[Member]]:
@@ -315,4 +296,5 @@ def _alike(draft: Draft, one: Member, other: Member) -> bool:
 
 
 def pods_of(victims: Iterable[Victim]) -> list[tuple[str, PodRequest]]:
+    """Their bound pods, each with its node."""
     return [seat for victim in victims for seat in victim.member.instance.seats]

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-import msgspec
-
 from scaler.decide.draft import Draft
 from scaler.decide.members import Member
-from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory, State, Turns
+from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory, State, Turns, World
 
 Clock = ServiceMemory | InstanceMemory
 """What is remembered of the turns of a minimum, or of an instance."""
@@ -21,27 +19,16 @@ LONGEST_PATIENCE = 3600.0
 """Seconds: the longest time between two probes."""
 
 
-class Moment(msgspec.Struct, frozen=True):
-    """What all turns of one decision have in common."""
-
-    now: float
-    last_bind: float
-    """When a pod of anybody was last seen to become bound."""
-    bind_before: float
-    """The same at the last decision."""
-    policy: Policy
-
-
 # 1. What has happened since the last look
 
 
-def observe(draft: Draft, moment: Moment, node_back_at: float) -> None:
+def observe(draft: Draft, world: World, node_back_at: float) -> None:
     """Progress, changed jobs, a bind of anybody, a node that came back: each ends or pardons something.
 
     `node_back_at`: when a node that it may use last appeared or returned."""
     demand, memory = draft.demand, draft.memory
-    if moment.last_bind > moment.bind_before and heeds_binds(draft):
-        _pardon(draft, moment)
+    if world.last_bind > world.memory.last_bind and heeds_binds(draft):
+        _pardon(draft, world)
         memory = draft.memory
     if demand.bound > memory.bound:
         draft.remember(turn_since=0.0, made=None, failures=0, counted=0, ended_at=0.0, backoff_until=0.0)
@@ -54,7 +41,7 @@ def observe(draft: Draft, moment: Moment, node_back_at: float) -> None:
         if memory.jobs:
             _forget_turns(draft)
         draft.remember(jobs=demand.jobs)
-    _end_backoff(draft, moment, node_back_at)
+    _end_backoff(draft, world, node_back_at)
 
 
 def heeds_binds(draft: Draft) -> bool:
@@ -62,29 +49,29 @@ def heeds_binds(draft: Draft) -> bool:
     return bool(draft.demand.has_turns or draft.memory.turn_since or draft.memory.failures)
 
 
-def _end_backoff(draft: Draft, moment: Moment, node_back_at: float) -> None:
+def _end_backoff(draft: Draft, world: World, node_back_at: float) -> None:
     """A node that came back after the turn had ended."""
     memory = draft.memory
     if not node_back_at:
         return
-    if memory.backoff_until and node_back_at > memory.backoff_until - _pause(memory.failures, moment):
+    if memory.backoff_until and node_back_at > memory.backoff_until - _pause(memory.failures, world):
         draft.remember(backoff_until=0.0)
     for member in draft.demand.members:
         one = draft.of(member.uid)
-        if one.backoff_until and node_back_at > one.backoff_until - _pause(one.failures, moment):
+        if one.backoff_until and node_back_at > one.backoff_until - _pause(one.failures, world):
             draft.remember_of(member.uid, backoff_until=0.0)
 
 
-def _pardon(draft: Draft, moment: Moment) -> None:
+def _pardon(draft: Draft, world: World) -> None:
     """Somebody was bound: turns that ended while the scheduler bound nothing anywhere may not have been its doing. Once
     for each service and instance, until it serves or its jobs change; what is evicted stays bounded."""
     memory = draft.memory
     waited = [m.uid for m in draft.demand.members if draft.of(m.uid).turns is Turns.SINCE_LAST_BIND]
-    late = _is_late(memory, moment)
+    late = _is_late(memory, world)
     failed = memory.failures > memory.counted
     if not memory.pardoned and (late or failed or waited):
         draft.remember(
-            turn_since=moment.now if late else memory.turn_since,
+            turn_since=world.now if late else memory.turn_since,
             failures=memory.counted,
             backoff_until=0.0 if failed else memory.backoff_until,
             ended_at=0.0 if failed and not memory.counted else memory.ended_at,
@@ -97,23 +84,23 @@ def _pardon(draft: Draft, moment: Moment) -> None:
     if draft.memory.counted != draft.memory.failures:
         draft.remember(counted=draft.memory.failures)
     for member in draft.demand.members:
-        _pardon_instance(draft, member.uid, moment)
+        _pardon_instance(draft, member.uid, world)
 
 
-def _pardon_instance(draft: Draft, uid: str, moment: Moment) -> None:
+def _pardon_instance(draft: Draft, uid: str, world: World) -> None:
     memory = draft.of(uid)
-    late, failed = _is_late(memory, moment), memory.failures > memory.counted
+    late, failed = _is_late(memory, world), memory.failures > memory.counted
     if not memory.pardoned and late:
-        draft.remember_of(uid, turn_since=moment.now, pardoned=True)
+        draft.remember_of(uid, turn_since=world.now, pardoned=True)
     elif not memory.pardoned and failed:
         draft.remember_of(uid, failures=memory.counted, backoff_until=0.0, pardoned=True)
     elif failed:
         draft.remember_of(uid, counted=memory.failures)
 
 
-def _is_late(memory: Clock, moment: Moment) -> bool:
+def _is_late(memory: Clock, world: World) -> bool:
     """Its turn is over by the clock, and nothing of anybody was bound in it before."""
-    return is_over(memory, moment) and moment.bind_before <= memory.turn_since
+    return is_over(memory, world) and world.memory.last_bind <= memory.turn_since
 
 
 def _forget_turns(draft: Draft) -> None:
@@ -128,42 +115,42 @@ def _forget_turns(draft: Draft) -> None:
 # 2. Whether a turn is over
 
 
-def is_over(memory: Clock, moment: Moment) -> bool:
+def is_over(memory: Clock, world: World) -> bool:
     """By the clock: no progress within `minimum_timeout`."""
-    return memory.turn_since > 0 and moment.now - memory.turn_since >= moment.policy.minimum_timeout
+    return memory.turn_since > 0 and world.now - memory.turn_since >= world.policy.minimum_timeout
 
 
 Waiting = tuple[bool, bool]
 """Whether a minimum of the same or a higher priority waits for the end of a turn; whether anybody does."""
 
 
-def has_to_end(memory: Clock, moment: Moment, waiting: Waiting) -> bool:
+def has_to_end(memory: Clock, world: World, waiting: Waiting) -> bool:
     """Whether a turn that is over by the clock ends: somebody waits. While the scheduler binds nothing anywhere it ends
     only for a minimum of the same or a higher priority, for anybody else after the longest backoff."""
     for_minimum, for_anybody = waiting
-    return for_minimum or (for_anybody and begins_anew(memory, moment))
+    return for_minimum or (for_anybody and begins_anew(memory, world))
 
 
-def begins_anew(memory: Clock, moment: Moment) -> bool:
+def begins_anew(memory: Clock, world: World) -> bool:
     """Nobody waits: whether the clock starts again. Without a bind of anybody only after the longest turn."""
-    longest = moment.now - memory.turn_since >= moment.policy.backoff_max
-    return moment.last_bind > memory.turn_since or longest
+    longest = world.now - memory.turn_since >= world.policy.backoff_max
+    return world.last_bind > memory.turn_since or longest
 
 
-def end(draft: Draft, moment: Moment) -> None:
+def end(draft: Draft, world: World) -> None:
     """The turn of its minimum ends: backoff."""
-    clock = _ended(draft.memory, moment)
-    draft.remember(made=None, ended_at=moment.now, short_since=0.0, **clock)
+    clock = _ended(draft.memory, world)
+    draft.remember(made=None, ended_at=world.now, short_since=0.0, **clock)
 
 
-def end_of(draft: Draft, uid: str, moment: Moment) -> None:
+def end_of(draft: Draft, uid: str, world: World) -> None:
     """The turn of a scale-up ends: backoff of its own."""
-    draft.remember_of(uid, **_ended(draft.of(uid), moment))
+    draft.remember_of(uid, **_ended(draft.of(uid), world))
 
 
-def _ended(memory: Clock, moment: Moment) -> dict[str, float]:
+def _ended(memory: Clock, world: World) -> dict[str, float]:
     failures = memory.failures + 1
-    return {"turn_since": 0.0, "failures": failures, "backoff_until": moment.now + _pause(failures, moment)}
+    return {"turn_since": 0.0, "failures": failures, "backoff_until": world.now + _pause(failures, world)}
 
 
 def had_turn(draft: Draft, uids: Iterable[str]) -> None:
@@ -172,12 +159,12 @@ def had_turn(draft: Draft, uids: Iterable[str]) -> None:
         draft.remember_of(uid, turns=max(draft.of(uid).turns, Turns.SINCE_LAST_BIND))
 
 
-def _pause(failures: int, moment: Moment) -> float:
-    return min(moment.policy.backoff * 2.0 ** min(max(0, failures - 1), 16), moment.policy.backoff_max)
+def _pause(failures: int, world: World) -> float:
+    return min(world.policy.backoff * 2.0 ** min(max(0, failures - 1), 16), world.policy.backoff_max)
 
 
-def in_backoff(memory: Clock, moment: Moment) -> bool:
-    return moment.now < memory.backoff_until
+def in_backoff(memory: Clock, world: World) -> bool:
+    return world.now < memory.backoff_until
 
 
 def not_scheduled(memory: Clock, reason: Reason) -> tuple[Reason, tuple[str, ...]]:
@@ -190,7 +177,7 @@ def not_scheduled(memory: Clock, reason: Reason) -> tuple[Reason, tuple[str, ...
 # 3. What is left to remember
 
 
-def settle(draft: Draft, moment: Moment) -> None:
+def settle(draft: Draft, world: World) -> None:
     """After everything is decided: clocks run only for what is in hands or bound in part; a service that serves is
     remembered for nothing."""
     demand = draft.demand
@@ -206,20 +193,20 @@ def settle(draft: Draft, moment: Moment) -> None:
         draft.remember(made=None)
     if demand.has_turns or demand.hands or demand.loose or draft.has_changes:
         for member in demand.members:
-            _settle_instance(draft, member, moment)
+            _settle_instance(draft, member, world)
             if demand.serves and draft.of(member.uid).turns and member.state is not State.BROKEN:
                 draft.remember_of(member.uid, turns=Turns.NONE)
     _forget_what_nothing_hangs_on(draft)
 
 
-def _settle_instance(draft: Draft, member: Member, moment: Moment) -> None:
+def _settle_instance(draft: Draft, member: Member, world: World) -> None:
     uid, memory = member.uid, draft.of(member.uid)
     of_minimum = uid in draft.chosen
     with_scheduler = (member.in_hands and uid not in draft.revoked) or member.in_part or uid in draft.admitted
     if memory.turn_since and (of_minimum or not with_scheduler):
         draft.remember_of(uid, turn_since=0.0)
     elif with_scheduler and not of_minimum and not memory.turn_since and not memory.turn_over:
-        draft.remember_of(uid, turn_since=moment.now)
+        draft.remember_of(uid, turn_since=world.now)
 
 
 def _forget_what_nothing_hangs_on(draft: Draft) -> None:
@@ -229,9 +216,9 @@ def _forget_what_nothing_hangs_on(draft: Draft) -> None:
         draft.remember(jobs="")
 
 
-def moments(draft: Draft, moment: Moment) -> Iterator[float]:
+def moments(draft: Draft, world: World) -> Iterator[float]:
     """When time alone may change what is decided."""
-    policy, memory = moment.policy, draft.memory
+    policy, memory = world.policy, draft.memory
     uids = memory.instances if draft.demand.has_turns or draft.has_changes else ()
     clocks: list[Clock] = [memory, *map(draft.of, uids)]
     for clock in clocks:
@@ -252,5 +239,5 @@ def patience(memory: ServiceMemory, policy: Policy) -> float:
     return min(policy.fit_patience * 2.0 ** min(memory.probes, 16), LONGEST_PATIENCE)
 
 
-def is_probing(memory: ServiceMemory, moment: Moment) -> bool:
-    return memory.probe_since > 0 and moment.now - memory.probe_since < moment.policy.minimum_timeout
+def is_probing(memory: ServiceMemory, world: World) -> bool:
+    return memory.probe_since > 0 and world.now - memory.probe_since < world.policy.minimum_timeout
