@@ -38,8 +38,6 @@ class Arbitration:
         """What does not fit any more, or could spoil a reservation, once only scale-ups are left."""
         self._kept: dict[str, Reservation] = {}
         """Uid -> room of what cannot be revoked."""
-        self._too_many: set[str] = set()
-        """Of the service that is looked at, those in hands that are beyond the target."""
         self._gone: list[tuple[Draft, Member]] = []
         """Instances that this decision revokes."""
 
@@ -179,14 +177,14 @@ class Arbitration:
                 if _is_above(draft, member, draft.demand.largest(member.instance.group or "")):
                     draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))
             hands = [m for m in hands if m.uid not in draft.revoked]
-            self._too_many = _beyond_target(draft, hands)
-            for member in sorted(hands, key=lambda m: (m.uid in self._too_many, age(m))):
-                self._keep_or_revoke(draft, member)
+            beyond = _beyond_target(draft, hands)
+            for member in sorted(hands, key=lambda m: (m.uid in beyond, age(m))):
+                self._keep_or_revoke(draft, member, beyond=member.uid in beyond)
 
-    def _keep_or_revoke(self, draft: Draft, member: Member) -> None:
+    def _keep_or_revoke(self, draft: Draft, member: Member, *, beyond: bool) -> None:
         """It stays while it fits beside all reservations, can spoil none and its turn is not over."""
         found = self._kept.get(member.uid) or self.placement.reserve(member.unbound)
-        why = self._against(draft, member, found)
+        why = self._against(draft, member, found, beyond=beyond)
         if why is None:
             if isinstance(found, Reservation):
                 self._put_in_hands(draft, member)
@@ -203,13 +201,13 @@ class Arbitration:
         lacking = (other for other in self.drafts if other.demand.lacks_minimum and id(other) not in granted)
         return any(other is not draft and self.neighbours.share(draft, other) for other in lacking)
 
-    def _against(self, draft: Draft, member: Member, found: Reservation | Shortage) -> Why | None:
-        demand, name = draft.demand, member.instance.group or ""
-        if member.uid in demand.half_made:
+    def _against(self, draft: Draft, member: Member, found: Reservation | Shortage, *, beyond: bool) -> Why | None:
+        """Why something in hands has to be revoked. `beyond`: it is too many for the target."""
+        if member.uid in draft.demand.half_made:
             return Reason.REVOKED, (draft.awaited,)
         if isinstance(found, Shortage):
-            alone = not (draft.shares or demand.lacks_minimum or member.uid in self._too_many)
-            other = self._any_fits(m for m in self._spares(draft, name) if m.uid != member.uid)
+            alone = not (draft.shares or draft.demand.lacks_minimum or beyond)
+            other = self._any_fits(m for m in self._spares(draft, member.instance.group or "") if m.uid != member.uid)
             return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
@@ -236,9 +234,12 @@ class Arbitration:
     def _release(self) -> None:
         """Whole, the most restricted first, beside all that is still in hands and what is revoked now."""
         self._gone = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
-        queue = [(draft, member) for draft, minimum in self.granted for member in self._to_release(draft, minimum)]
-        order = {id(draft): at for at, (draft, _) in enumerate(self.granted)}
-        queue.sort(key=lambda each: (self.placement.breadth(each[1].unbound), order[id(each[0])], age(each[1])))
+        queue = [
+            (draft, member)
+            for draft, minimum in self.granted
+            for member in sorted(self._to_release(draft, minimum), key=age)
+        ]
+        queue.sort(key=lambda each: self.placement.breadth(each[1].unbound))
         blocked = []
         for draft, member in queue:
             if self._spoils(member, own=True):

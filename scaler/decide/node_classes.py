@@ -144,8 +144,9 @@ class NodeIndex:
 
     @cached_property
     def emptied(self) -> NodeIndex:
-        """All nodes well and empty. Kept while none of them changes in kind."""
-        return NodeIndex(self._all.emptied())
+        """All nodes well and empty: what does not fit there never will."""
+        empty = (Node(node.name, node.node_class, node.allocatable, node.allocatable) for node in self.nodes)
+        return NodeIndex(Nodes(self._all.resources, tuple(empty)))
 
     # Classes
 
@@ -219,9 +220,12 @@ class Neighbours:
         self._classes = {
             requests: frozenset[NodeClass]().union(*map(nodes.classes_for, requests)) for requests in makes
         }
-        self._alone: dict[Requests, bool] = {}
         self.part, self._part_of_class = _parts(self._classes)
         """The number of the part that services of each make belong to."""
+        self._services = Counter[int]()
+        """How many services belong to each part."""
+        for requests, number in makes.items():
+            self._services[self.part[requests]] += number
 
     def classes(self, draft: Draft) -> frozenset[NodeClass]:
         """Classes of nodes that any of its instances may run on."""
@@ -237,15 +241,11 @@ class Neighbours:
 
     def share(self, one: Draft, other: Draft) -> bool:
         """Whether some node could run pods of both."""
-        return self._meet(one.demand.requests, other.demand.requests)
+        return not self._classes[one.demand.requests].isdisjoint(self._classes[other.demand.requests])
 
     def is_alone(self, draft: Draft) -> bool:
         """Whether it shares nodes with no other service."""
-        own = draft.demand.requests
-        if own not in self._alone:
-            others = (requests for requests, number in self.makes.items() if number > (requests == own))
-            self._alone[own] = not any(self._meet(own, requests) for requests in others)
-        return self._alone[own]
+        return not self.classes(draft) or self._services[self.part[draft.demand.requests]] == 1
 
     def any_near(self, draft: Draft, others: Iterable[Draft]) -> bool:
         """Whether one of these shares nodes with it; it may be one of them."""
@@ -254,9 +254,6 @@ class Neighbours:
     def is_narrower(self, one: Draft, other: Draft) -> bool:
         """Whether it can use some of the nodes of another service, and no others."""
         return self._classes[one.demand.requests] < self._classes[other.demand.requests]
-
-    def _meet(self, one: Requests, other: Requests) -> bool:
-        return not self._classes[one].isdisjoint(self._classes[other])
 
 
 def _parts(classes: dict[Requests, frozenset[NodeClass]]) -> tuple[dict[Requests, int], dict[NodeClass, int]]:

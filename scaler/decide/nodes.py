@@ -8,7 +8,7 @@ worse than a pod that waits. Must not know of services, ratios or instances.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from functools import lru_cache
 from math import gcd
@@ -20,7 +20,7 @@ Amounts = tuple[int, ...]
 NODE_NAME = "metadata.name"
 """The only field that a node selector term may name; treated as a label of that name."""
 OTHER = "*"
-"""Stands for a label value that no need names: no label value can be spelt so."""
+"""Stands for a label value that no pod request names: no label value can be spelt so."""
 REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -140,15 +140,9 @@ class Nodes(msgspec.Struct, frozen=True, gc=False):
     nodes: tuple[Node, ...] = ()
     """One that is as it was is the same object."""
 
-    def emptied(self) -> Nodes:
-        """All well and empty: what does not fit there never will."""
-        return Nodes(
-            self.resources, tuple([Node(n.name, n.node_class, n.allocatable, n.allocatable) for n in self.nodes])
-        )
-
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
-    """What a set of needs can tell nodes apart by: the more it says, the more classes and amounts of room there are."""
+    """What pod requests can tell nodes apart by: the more it says, the more classes and amounts of room there are."""
 
     resources: tuple[str, ...] = (PODS,)
     grains: tuple[int, ...] = (1,)
@@ -172,15 +166,15 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-def terms_of(needs: Iterable[PodRequest]) -> Terms:
-    """What these needs can tell nodes apart by."""
-    distinct = set(needs)
+def terms_of(requests: Iterable[PodRequest]) -> Terms:
+    """What these pod requests can tell nodes apart by."""
+    distinct = set(requests)
     grains: dict[str, int] = {PODS: 1}
-    for need in distinct:
-        for name, amount in need.requests:
+    for request in distinct:
+        for name, amount in request.requests:
             grains[name] = gcd(grains.get(name, 0), amount) or 1
     values: dict[str, set[str] | None] = {}
-    for where in {need.where for need in distinct}:
+    for where in {request.where for request in distinct}:
         for requirement in _requirements(where):
             _add_values(values, requirement)
     names = sorted(grains, key=_scarcity)
@@ -269,11 +263,6 @@ def joined(*parts: PodRequests) -> PodRequests:
     """All of these pods together, in a fixed order."""
     counts: dict[PodRequest, int] = {}
     for part in parts:
-        for need, count in part:
-            counts[need] = counts.get(need, 0) + count
-    return tuple(sorted((need, count) for need, count in counts.items() if count > 0))
-
-
-def distinct(parts: Collection[PodRequests]) -> frozenset[PodRequest]:
-    """Every different need of these pods: what a `Capacity` is to be made for."""
-    return frozenset(need for part in parts for need, _ in part)
+        for request, count in part:
+            counts[request] = counts.get(request, 0) + count
+    return tuple(sorted((request, count) for request, count in counts.items() if count > 0))

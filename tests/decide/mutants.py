@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant("what is refused is not tried alone", "3b.6", "arbitration",
            "alone = refused[:1] or new", "alone = new", "minimums"),
     Mutant("the least restricted is released first", "3b.6", "arbitration",
-           "queue.sort(key=lambda each: (self.placement", "queue.sort(key=lambda each: (-self.placement",
+           "queue.sort(key=lambda each: self.placement", "queue.sort(key=lambda each: -self.placement",
            "release"),
     Mutant("who is most restricted is told by what is not reserved", "3b.6", "placement",
            "len(self._nodes.fitting(each.classes, each.amounts).entries) for each in classes",
