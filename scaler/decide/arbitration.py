@@ -1,9 +1,9 @@
 """Several services on the same nodes: section 3b of the contract.
 
-    what is bound in part -> minimums reserve, in order -> scale-ups in hands -> release -> scale-ups that are held
+    keep what cannot be revoked -> reserve minimums, in order -> revoke scale-ups -> release minimums -> scale up
 
-Minimums reserve room, whole or not at all. Scale-ups use what is left. A minimum may preempt scale-ups. A reservation
-that makes no progress ends. Must not do I/O, read a clock or log.
+Minimums reserve room, whole or not at all, and may preempt scale-ups. Scale-ups use what is left. A reservation that
+makes no progress ends.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Arbitration:
         self.policy, self.minimums = self.world.policy, minimums
         self.granted: list[tuple[Draft, Minimum]] = []
         self._hands: list[Draft] = []
-        """Services of which something with the scheduler has a reservation."""
+        """Services of which something in the scheduler's hands has a reservation."""
         self._in_hands: Counter[PodRequest] = Counter()
-        """What the pods of all that ask for."""
+        """The requests of all these pods."""
         self._no_room: dict[PodRequests, Why] = {}
         """What does not fit any more, or could spoil a reservation, once only scale-ups are left."""
         self._kept: dict[str, Reservation] = {}
@@ -43,17 +43,17 @@ class Arbitration:
 
     def run(self) -> None:
         """The five steps."""
-        self._keep_what_cannot_be_revoked()
+        self._keep_in_hands()
         self._reserve_minimums()
-        self._scale_ups_in_hands()
-        self._release()
-        self._scale_ups_held()
+        self._revoke_scale_ups()
+        self._release_minimums()
+        self._scale_up()
 
     # 1. What cannot be revoked
 
-    def _keep_what_cannot_be_revoked(self) -> None:
+    def _keep_in_hands(self) -> None:
         """The room of what is bound in part counts first, while its clock runs; so does that of what is in hands and
-        has to stay there, and that of a paused service, of which nothing moves."""
+        cannot be revoked, and that of a paused service, of which nothing moves."""
         for draft in self.drafts:
             for member in (*draft.demand.loose, *draft.demand.hands):
                 self._keep(draft, member)
@@ -111,22 +111,22 @@ class Arbitration:
                     self._put_in_hands(draft, *(m for m in minimum.members if m.in_hands or m.in_part))
 
     def _would_wait(self, draft: Draft, chosen: Sequence[Member], *, reserved: bool = False) -> turn.Waiting:
-        """Who waits for the end of this turn. What of its group could start beside it (`reserved`) does not."""
+        """What waits for the end of this turn. What of its group could start beside it (`reserved`) does not."""
         uids = {member.uid for member in chosen}
         groups = {member.instance.group or "" for member in chosen}
         others = [m for name in groups for m in draft.demand.candidates.get(name, ()) if m.uid not in uids]
         held = [m for m in others if m.state is State.HELD]
-        for_anybody = bool(held) and not (reserved and self._has_room_beside(draft, chosen, held))
+        for_any = bool(held) and not (reserved and self._has_room_beside(draft, chosen, held))
         for other in self.drafts:
             if other is draft or not self.neighbours.share(draft, other):
                 continue
             if self._waits_for_minimum(other):
                 if other.demand.priority >= draft.demand.priority:
                     return True, True
-                for_anybody = True
-            elif not for_anybody:
-                for_anybody = self._waits_to_scale_up(other)
-        return False, for_anybody
+                for_any = True
+            elif not for_any:
+                for_any = self._waits_to_scale_up(other)
+        return False, for_any
 
     def _has_room_beside(self, draft: Draft, chosen: Sequence[Member], others: Sequence[Member]) -> bool:
         """Whether there are places and room for all of these of their group while the chosen one keeps its own, and no
@@ -165,9 +165,10 @@ class Arbitration:
         free = (m for m in held if is_made(m) and not turn.in_backoff(draft.of(m.uid), self.world))
         return sorted((m for m in free if m.uid not in draft.admitted), key=lambda m: draft.of(m.uid).failures)
 
-    # 3. Scale-ups in the scheduler's hands
+    # 3. Scale-ups in hands: kept or revoked
 
-    def _scale_ups_in_hands(self) -> None:
+    def _revoke_scale_ups(self) -> None:
+        """What is beyond the largest ratio, and what does not fit beside the minimums any more."""
         for draft in [each for each in self.drafts if each.demand.hands or each.demand.loose]:
             self._put_in_hands(draft, *(m for m in draft.demand.loose if m.uid in self._kept))
             if draft.demand.paused:
@@ -231,7 +232,7 @@ class Arbitration:
 
     # 4. Release what is reserved on free room
 
-    def _release(self) -> None:
+    def _release_minimums(self) -> None:
         """Whole, the most restricted first, beside all that is still in hands and what is revoked now."""
         self._gone = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
         queue = [
@@ -258,7 +259,7 @@ class Arbitration:
 
     def _unmade_before(self, draft: Draft) -> list[Draft]:
         """More restricted services whose minimum has a reservation and not all of its pods yet. As long as their turn
-        runs, nobody may be bound where it would be spoilt."""
+        runs, nothing may be bound where that would be spoilt."""
         unmade = (other for other, minimum in self.granted if minimum.unmade and minimum.room is Room.FREE)
         return [other for other in unmade if self.neighbours.is_narrower(other, draft)]
 
@@ -287,13 +288,13 @@ class Arbitration:
 
     # 5. Scale-ups that are held
 
-    def _scale_ups_held(self) -> None:
+    def _scale_up(self) -> None:
         for draft in self.drafts:
             if draft.demand.serves and not draft.demand.lacks_minimum and not draft.demand.paused:
                 for name in draft.demand.spares:
-                    self._scale_up(draft, name)
+                    self._scale_up_group(draft, name)
 
-    def _scale_up(self, draft: Draft, name: str) -> None:
+    def _scale_up_group(self, draft: Draft, name: str) -> None:
         spares = self._spares(draft, name)
         for member in spares:
             if not draft.places(name).has_place_for(member):

@@ -116,7 +116,7 @@ class Minimums:
             draft.remember(made=True, turn_since=since)
 
     def _after_its_turn(self, draft: Draft, found: Minimum, waits: Waits) -> Minimum | None:
-        """No progress within a turn: other candidates are swapped in, or somebody else gets the turn; None then."""
+        """No progress within a turn: other candidates are swapped in, or another service gets the turn; None then."""
         unbound = [member.uid for member in found.members if member.instance.unbound]
         before = {uid: draft.of(uid) for uid in unbound}
         for uid in unbound:
@@ -206,7 +206,7 @@ class Minimums:
 
     def _may_be_probed(self, draft: Draft, pods: PodRequests) -> bool:
         waited = self.world.now - draft.memory.held_since
-        patient = waited < turn.patience(draft.memory, self.world.policy)
+        patient = waited < turn.probe_after(draft.memory, self.world.policy)
         return not (patient or self.probing) and self.placement.sums_suffice(pods)
 
     def _try(self, draft: Draft, chosen: Sequence[Member]) -> Minimum | None:
@@ -245,7 +245,7 @@ class Minimums:
         return isinstance(self.placement.reserve(member.unbound), Reservation)
 
     def _give_up(self, draft: Draft, why: Why) -> Minimum | None:
-        """Nothing is reserved, what is in hands is revoked, nobody is blocked."""
+        """Nothing is reserved, what is in hands is revoked, no other service is blocked."""
         draft.remember(turn_since=0.0)
         for member in draft.demand.hands:
             draft.revoke(member, why)

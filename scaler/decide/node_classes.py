@@ -205,7 +205,7 @@ class NodeIndex:
 
 
 Requests = frozenset[PodRequests]
-"""What the instances of a service ask for, each once: equal for services of the same make."""
+"""The pod requests of the instances of a service, each once: equal for services of the same make."""
 
 
 class Neighbours:

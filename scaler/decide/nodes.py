@@ -1,7 +1,7 @@
-"""What pods need and what nodes have: frozen values only.
+"""Pod requests and nodes: frozen values only.
 
-A `PodRequest` is what one pod asks for, `Nodes` are all nodes at one moment. Amounts are
-whole numbers: cpu in millicores, memory in bytes, everything else in units; the resource `pods` is always asked for.
+A `PodRequest` is what one pod requests, `Nodes` are all nodes at one moment. Amounts are whole numbers: cpu in
+millicores, memory in bytes, everything else in units; every pod requests one of the resource `pods`.
 Where something of a pod is not understood, it counts as fitting: holding back what a scheduler would have bound is
 worse than a pod that waits. Must not know of services, ratios or instances.
 """
@@ -57,23 +57,23 @@ class Where(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
     """Any of these, each all of its requirements; an empty one matches no node. () = no required affinity at all."""
     tolerations: tuple[Toleration, ...] = ()
     opaque: bool = False
-    """It asks for something else that is not understood here. To be said to people: nothing is decided on it, since
+    """It has another constraint, which is not understood here. Users are warned; nothing is decided on it, since
     what is not understood counts as fitting."""
 
 
 class PodRequest(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
-    """What one pod asks for: positive amounts, by resource name."""
+    """Resources and node constraints of one pod: positive amounts, by resource name."""
 
     requests: tuple[tuple[str, int], ...] = ((PODS, 1),)
     where: Where = Where()
 
 
 PodRequests = tuple[tuple[PodRequest, int], ...]
-"""Several pods: what each asks for, and how many ask for the same."""
+"""Several pods: each request, and how many pods have it."""
 
 
 class NodeClass(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
-    """What nodes have in common for as long as nobody changes them: the labels that matter, and taints."""
+    """What nodes that are alike have in common: the labels that matter, and lasting taints."""
 
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[Taint, ...] = ()
@@ -146,9 +146,9 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
 
     resources: tuple[str, ...] = (PODS,)
     grains: tuple[int, ...] = (1,)
-    """Aligned: every amount asked for is a multiple of it, so room is counted in whole grains without any loss."""
+    """Aligned: every requested amount is a multiple of it, so room is counted in whole grains without any loss."""
     labels: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
-    """Label keys that are asked for, with the values that are; None where the value is compared as a number."""
+    """Label keys that pod requests name, with the values; None where the value is compared as a number."""
 
     def node_class(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> NodeClass:
         """The class of a node; `labels` are to hold its name under `NODE_NAME`."""

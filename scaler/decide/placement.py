@@ -84,7 +84,7 @@ class Reservation(msgspec.Struct, eq=False):
 class Placement:
     """The nodes' room in one decision. `due_back`: so many seconds late something may be and still counts as to come.
 
-    The nodes must tell apart every request that is asked about.
+    The nodes must be told apart as far as any of the pod requests does.
     """
 
     def __init__(self, nodes: NodeIndex, *, now: float = 0.0, due_back: float = 0.0) -> None:
@@ -136,7 +136,7 @@ class Placement:
         return all(map(self._sum_suffices, chosen))
 
     def _sum_suffices(self, groups: Sequence[tuple[Classes, Counter[int]]]) -> bool:
-        """All that these groups ask for is there on the nodes that take any of them."""
+        """All that these groups request is there on the nodes that take any of them."""
         classes = Classes().union(*[classes for classes, _ in groups])
         amounts = sum((amounts for _, amounts in groups), Counter[int]())
         states, entries = self._trial.states, self._nodes.fitting(classes, ()).entries
@@ -181,7 +181,7 @@ class Placement:
         return there
 
     def _scarcest(self, request: PodRequest, room: Room, count: int) -> str:
-        """The first resource that too few such pods find enough of, were it all that they ask for."""
+        """The first resource that too few such pods would find enough of, if each requested nothing else."""
         amounts, classes = self._trial.pod_class(request).amounts, self._nodes.taking(request.where)
         unknown = [name for name, amount in request.requests if amount > 0 and name not in self._nodes.resources]
         if unknown or not amounts:

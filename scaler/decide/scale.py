@@ -1,6 +1,6 @@
 """How many instances are wanted of a service, and what is drained for that: section 3c of the contract.
 
-Values in, values out. Must not act: a drain is an eviction that nobody benefits from.
+Values in, values out. Must not act: a drain is an eviction without a beneficiary.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def followed(seen: Wanted, service: Service, now: float) -> Wanted:
     rule, delay = service.rule, service.options.scale_down_delay
     if rule is None or not delay:
         return ()
-    asked = in_all(rule, service.replicas)
+    wanted = in_all(rule, service.replicas)
     higher = [(number, ended or now) for number, ended in seen or ((_bound_in_all(rule, service), now),)]
-    recent = [(number, ended) for number, ended in higher if number > asked and now < ended + delay]
-    found = (*recent, (asked, 0.0))
+    recent = [(number, ended) for number, ended in higher if number > wanted and now < ended + delay]
+    found = (*recent, (wanted, 0.0))
     return seen if found == seen else found
 
 
@@ -75,7 +75,7 @@ def why_not_drained(member: Member) -> str:
 
 def _pairs_that_end(group: Group) -> int:
     """Pairs of revisions, both bound, that need not be ended here: the newest one is about to run, or the owner has
-    more than it is told to have. Else the owner waits for another one of the newest, which would be beyond."""
+    more than its spec says. Else the owner waits for another one of the newest, which would be beyond."""
     found = 0
     for owner, rollout in group.places.rollouts.items():
         mine = [m for m in group.members if m.instance.owner == owner and m.has_slot]

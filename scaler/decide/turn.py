@@ -1,7 +1,7 @@
 """Turns and backoff: section 3b.5 of the contract. A reservation that makes no progress ends.
 
-The clock of a turn runs while something is in the scheduler's hands. What was bound by anybody tells whether the
-scheduler is there at all. Must not know nodes or other services; it is told what they mean here.
+The clock of a turn runs while something is in the scheduler's hands. The last bind of any pod in the cluster shows
+whether the scheduler works at all. Must not look at nodes or other services.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory, S
 
 Clock = ServiceMemory | InstanceMemory
 """What is remembered of the turns of a minimum, or of an instance."""
-LONGEST_PATIENCE = 3600.0
+LONGEST_WAIT = 3600.0
 """Seconds: the longest time between two probes."""
 
 
@@ -23,7 +23,7 @@ LONGEST_PATIENCE = 3600.0
 
 
 def observe(draft: Draft, world: World, node_back_at: float) -> None:
-    """Progress, changed jobs, a bind of anybody, a node that came back: each ends or pardons something.
+    """Progress, changed jobs, a bind of any pod, a node that came back: each ends or pardons something.
 
     `node_back_at`: when a node that it may use last appeared or returned."""
     demand, memory = draft.demand, draft.memory
@@ -45,7 +45,7 @@ def observe(draft: Draft, world: World, node_back_at: float) -> None:
 
 
 def heeds_binds(draft: Draft) -> bool:
-    """Whether a bind of anybody may end or pardon something of it."""
+    """Whether a bind of any pod may end or pardon something of it."""
     return bool(draft.demand.has_turns or draft.memory.turn_since or draft.memory.failures)
 
 
@@ -63,7 +63,7 @@ def _end_backoff(draft: Draft, world: World, node_back_at: float) -> None:
 
 
 def _pardon(draft: Draft, world: World) -> None:
-    """Somebody was bound: turns that ended while the scheduler bound nothing anywhere may not have been its doing. Once
+    """A pod was bound: turns that ended while the scheduler bound nothing anywhere may not have been its doing. Once
     for each service and instance, until it serves or its jobs change; what is evicted stays bounded."""
     memory = draft.memory
     waited = [m.uid for m in draft.demand.members if draft.of(m.uid).turns is Turns.SINCE_LAST_BIND]
@@ -99,7 +99,7 @@ def _pardon_instance(draft: Draft, uid: str, world: World) -> None:
 
 
 def _is_late(memory: Clock, world: World) -> bool:
-    """Its turn is over by the clock, and nothing of anybody was bound in it before."""
+    """Its turn is over by the clock, and no pod of any service was bound in it before."""
     return is_over(memory, world) and world.memory.last_bind <= memory.turn_since
 
 
@@ -121,18 +121,18 @@ def is_over(memory: Clock, world: World) -> bool:
 
 
 Waiting = tuple[bool, bool]
-"""Whether a minimum of the same or a higher priority waits for the end of a turn; whether anybody does."""
+"""Whether a minimum of the same or a higher priority waits for the end of a turn; whether anything does."""
 
 
 def has_to_end(memory: Clock, world: World, waiting: Waiting) -> bool:
-    """Whether a turn that is over by the clock ends: somebody waits. While the scheduler binds nothing anywhere it ends
-    only for a minimum of the same or a higher priority, for anybody else after the longest backoff."""
-    for_minimum, for_anybody = waiting
-    return for_minimum or (for_anybody and begins_anew(memory, world))
+    """Whether a turn that is over by the clock ends: something waits. While the scheduler binds nothing anywhere, it
+    ends only for a minimum of the same or a higher priority, and for anything else after the longest backoff."""
+    for_minimum, for_any = waiting
+    return for_minimum or (for_any and begins_anew(memory, world))
 
 
 def begins_anew(memory: Clock, world: World) -> bool:
-    """Nobody waits: whether the clock starts again. Without a bind of anybody only after the longest turn."""
+    """Nothing waits: whether the clock starts again. Without a bind of any pod only after the longest turn."""
     longest = world.now - memory.turn_since >= world.policy.backoff_max
     return world.last_bind > memory.turn_since or longest
 
@@ -154,7 +154,7 @@ def _ended(memory: Clock, world: World) -> dict[str, float]:
 
 
 def had_turn(draft: Draft, uids: Iterable[str]) -> None:
-    """Nobody is evicted for these any more, and other candidates go first."""
+    """Nothing is evicted for these any more, and other candidates go first."""
     for uid in uids:
         draft.remember_of(uid, turns=max(draft.of(uid).turns, Turns.SINCE_LAST_BIND))
 
@@ -231,12 +231,12 @@ def moments(draft: Draft, world: World) -> Iterator[float]:
     if memory.probe_since:
         yield memory.probe_since + policy.minimum_timeout
     elif memory.held_since:
-        yield memory.held_since + patience(memory, policy)
+        yield memory.held_since + probe_after(memory, policy)
 
 
-def patience(memory: ServiceMemory, policy: Policy) -> float:
+def probe_after(memory: ServiceMemory, policy: Policy) -> float:
     """How long a minimum that fits nowhere waits for a probe."""
-    return min(policy.fit_patience * 2.0 ** min(memory.probes, 16), LONGEST_PATIENCE)
+    return min(policy.fit_patience * 2.0 ** min(memory.probes, 16), LONGEST_WAIT)
 
 
 def is_probing(memory: ServiceMemory, world: World) -> bool:
