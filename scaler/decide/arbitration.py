@@ -225,7 +225,7 @@ class Arbitration:
         return self.placement.spoils(member.unbound, [self._in_hands.items()], own=own)
 
     def _put_in_hands(self, draft: Draft, *members: Member) -> None:
-        """The scheduler may bind these at any world, and room is reserved for them."""
+        """The scheduler may bind these at any moment, and room is reserved for them."""
         for member in members:
             self._hands.append(draft)
             self._in_hands.update(dict(member.unbound))
