@@ -278,7 +278,7 @@ class Arbitration:
         return alone
 
     def _is_crowded(self, draft: Draft) -> bool:
-        """What is revoked in this decision is still there for a world, and has no room beside all reservations."""
+        """What is revoked in this decision is still there for a moment, and has no room beside all reservations."""
         near = [m for other, m in self._gone if other is draft or self.neighbours.share(draft, other)]
         return bool(near) and self.placement.fits(requests_of(near)) is not None
 
