@@ -19,8 +19,16 @@ from functools import partial
 from aiohttp import web
 
 from scaler.report.metrics import Metrics
-from scaler.serve.labelled import GroupsOf
-from scaler.serve.reviews import MAX_BODY, Response, encode, review_ascend_job, review_labels, review_pod, review_rule
+from scaler.serve.reviews import (
+    MAX_BODY,
+    GroupsOf,
+    Response,
+    encode,
+    review_ascend_job,
+    review_labels,
+    review_pod,
+    review_rule,
+)
 from scaler.serve.server import Limits, Server
 
 LIMITS = Limits(connections=128, bytes=32 * 2**20, answer=5.0, idle=150.0)
