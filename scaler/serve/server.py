@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         if opening.cancelled() or opening.exception() is not None:  # whatever went wrong: there is no connection
             self._server.left(self)
 
-    def last(self, seconds: float) -> None:
+    def end_in(self, seconds: float) -> None:
         """It ends so many seconds from now, unless this is called again."""
         if self._end is not None:
             self._end.cancel()
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self.last(OPENING)
+        self.end_in(OPENING)
         self._http.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -203,7 +203,7 @@ class Server:
             for each in listeners:
                 each.close()
             for connection in list(self._unproven):
-                connection.last(0.0)
+                connection.end_in(0.0)
             await runner.cleanup()
 
     async def _accept(
@@ -248,7 +248,7 @@ class Server:
 
     def _evicted(self, connection: Connection) -> None:
         self._turned_away()
-        connection.last(0.0)
+        connection.end_in(0.0)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -256,11 +256,11 @@ class Server:
         connection = _connection_of(request)
         if connection is not None:
             self._unproven.pop(connection, None)
-            connection.last(self._limits.answer + 1.0)
+            connection.end_in(self._limits.answer + 1.0)
         response = await self._answer(request, handler)
         response.headers.update(_HEADERS)
         if connection is not None:
-            connection.last(self._limits.idle if request.content.is_eof() else REFUSED)
+            connection.end_in(self._limits.idle if request.content.is_eof() else REFUSED)
             if response.keep_alive is not False:
                 self._bodies.give_back(connection.address, connection)
         return response

@@ -44,7 +44,7 @@ _LONG = 16
 def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
     """Answers an AdmissionReview on each of the four paths."""
     server = Server(LIMITS, partial(metrics.turned_away, "webhook"))
-    aside = _Aside(server)
+    long_reviews = _LongReviews(server)
 
     def add(path: str, review: Callable[[bytes], Response], at_once: int) -> None:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -52,7 +52,7 @@ def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
             began = loop.time()
             server.lend(request, _length(request))
             body = await request.read()
-            answer = review(body) if len(body) <= at_once else await aside.review(request, review, body)
+            answer = review(body) if len(body) <= at_once else await long_reviews.review(request, review, body)
             metrics.webhook_answered(path, answer.outcome, loop.time() - began)
             return web.Response(body=encode(answer), content_type="application/json")
 
@@ -62,7 +62,7 @@ def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
     add("/mutate/ascendjobs", review_ascend_job, _SIMPLE)
     add("/validate/rules", review_rule, _SHORT)
     add("/validate/labels", partial(review_labels, groups_of=groups_of), _SHORT)
-    server.app.on_cleanup.append(aside.end)
+    server.app.on_cleanup.append(long_reviews.end)
     return server
 
 
@@ -75,7 +75,7 @@ def _length(request: web.Request) -> int:
     return request.content_length
 
 
-class _Aside:
+class _LongReviews:
     """Long reviews, one at a time: threads take turns with everything else of this process."""
 
     def __init__(self, server: Server) -> None:
