@@ -15,7 +15,7 @@ Exit code: 0 printed, 2 usage."""
 
 
 SOURCES = {
-    "rule": "scaler.tools.linting.schema",
+    "rule": "scaler.tools.linting.document",
     "scenario": "scaler.sim.stories.scenario",
     "service": "scaler.tools.deploying.config",
 }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 
 from scaler.rules.shape import UNKNOWN, shape_errors
-from scaler.tools.linting.schema import json_schema
+from scaler.tools.linting.document import json_schema
 from tests.rules.documents import TWO_TO_ONE, document, good_documents, group, odd_documents
 
 CHECKED_IN = Path(__file__).parents[2] / "schemas" / "elastic_scaling.schema.json"

@@ -5,12 +5,15 @@ The verdict is that of rules.document: what the controller takes is taken here, 
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from scaler.rules.check import check
 from scaler.rules.document import findings, judge, shortened
 from scaler.rules.finding import Fault, Finding, Path
 from scaler.rules.rule import Rule
+from scaler.rules.shape import RuleDocument
 from scaler.tools.linting.brackets import read
 from scaler.tools.linting.jsontext import Edit, Node, TextFault
 from scaler.tools.linting.steps import step_faults
@@ -72,3 +75,11 @@ def _find(node: Node, path: Path) -> tuple[Node, int]:
         key = node.keys.get(step, -1) if isinstance(step, str) else -1
         node = node.children[step]
     return node, key
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of the rule document, draft 2020-12. Unknown members are findings of lint, but only warnings: no editor should refuse them."""
+    schema = RuleDocument.model_json_schema()
+    for part in (schema, *schema["$defs"].values()):
+        del part["additionalProperties"]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
