@@ -14,7 +14,8 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer, Pairs
-from scaler.decide.world import Decision, Memory, ServiceKey, World
+from scaler.decide.memory import Memory
+from scaler.decide.world import Decision, ServiceKey, World
 from scaler.election import Election, LeaseTiming
 from scaler.execute.budgets import Budgets
 from scaler.execute.executor import Executor

@@ -18,11 +18,11 @@ from operator import is_not, or_
 import structlog
 
 from scaler.clock import Clock, Slices
+from scaler.decide.alone import fault_in
 from scaler.decide.decide import Cache as Known
 from scaler.decide.decide import decide
-from scaler.decide.state import refuse
-from scaler.decide.undecided import fault_in
-from scaler.decide.world import Decision, Memory, Plan, Service, ServiceKey, World
+from scaler.decide.memory import Memory, refuse
+from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
 from scaler.execute.executor import ActionResult, Executor, outcome_line, plan_line
 from scaler.garbage import no_collection
 from scaler.informers.changes import ElasticServiceChanged, InstanceChanged, RoomChanged, RuleChanged

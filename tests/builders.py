@@ -15,21 +15,9 @@ from typing import Any
 
 import msgspec
 
+from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
-from scaler.decide.world import (
-    Decision,
-    Instance,
-    InstanceMemory,
-    Memory,
-    Plan,
-    Policy,
-    Reason,
-    Service,
-    ServiceKey,
-    ServiceMemory,
-    State,
-    World,
-)
+from scaler.decide.world import Decision, Instance, Plan, Policy, Reason, Service, ServiceKey, State, World
 from scaler.rules.rule import Ratio, Rule
 
 GROUPS = {"p": "group0", "d": "group1", "e": "group2"}

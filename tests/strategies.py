@@ -8,19 +8,16 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
 from scaler.decide.world import (
     Instance,
-    InstanceMemory,
-    Memory,
     Policy,
     Reason,
     RestartBudget,
     RuleProblem,
     Service,
     ServiceKey,
-    ServiceMemory,
     State,
-    Turns,
     Warning,
     World,
 )

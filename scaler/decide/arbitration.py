@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Sequence
 
 from scaler.decide import turn
 from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
-from scaler.decide.members import Member, affords_revoke, age, is_made, may_be_revoked, newest_admission_first
 from scaler.decide.minimum import Minimums
 from scaler.decide.nodes import PodRequest, PodRequests, Room
 from scaler.decide.placement import Reservation, Shortage
 from scaler.decide.reservations import Minimum, Sources, may_trade
+from scaler.decide.state import Member, affords_revoke, age, is_made, may_be_revoked, newest_admission_first
 from scaler.decide.world import Reason, State, World
 
 

@@ -7,13 +7,14 @@ The same world gives the same decision, byte for byte. A `Cache` saves time only
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property, partial
 
 import msgspec
 
 from scaler.decide import turn
+from scaler.decide.alone import MOST_AT_FAULT, Fault, at_fault, decide_alone, fault_of, left_alone
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.demands import Demands
 from scaler.decide.draft import Draft
@@ -21,11 +22,9 @@ from scaler.decide.minimum import Minimums
 from scaler.decide.node_classes import Neighbours, NodeIndex
 from scaler.decide.nodes import Nodes
 from scaler.decide.placement import Placement
-from scaler.decide.plan import plan_of, tally_of, total
+from scaler.decide.plan import plan_of
 from scaler.decide.reservations import Sources
-from scaler.decide.undecided import MOST_AT_FAULT, Fault, at_fault, fault_of, left_alone
-from scaler.decide.unweighed import decide_alone
-from scaler.decide.world import Decision, Plan, ServiceKey, Tally, World
+from scaler.decide.world import NOBODY, Decision, Plan, ServiceKey, Tally, World
 
 _AT_ONCE = 0.001
 """Seconds until the next decision where this one has made more possible."""
@@ -259,3 +258,35 @@ class _Pass:
             seen=seen,
             settled=all(draft.outcome() is draft.demand.seen for draft in drafts.values()),
         )
+
+
+def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], world: World) -> Tally:
+    """What is counted of services that were weighed; `active` are those with something to weigh."""
+    idle = Counter[str]()
+    for draft in active:
+        for instance in () if draft.demand.serves else draft.demand.service.instances:
+            for _, request in instance.seats:
+                idle.update(dict(request.requests))
+    acted_on = [draft for draft in drafts if not draft.demand.service.assumed]
+    return Tally(
+        minimums_waiting=sum([draft.demand.lacks_minimum for draft in active]),
+        scale_ups_waiting=sum([len(draft.waits) for draft in active if draft.demand.serves]),
+        in_backoff=sum([turn.in_backoff(draft.memory, world) for draft in active]),
+        probing=sum([turn.is_probing(draft.memory, world) for draft in active]),
+        revoked=sum([len(draft.revoked) for draft in acted_on]),
+        evicted=sum([beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()]),
+        idle=dict(idle),
+    )
+
+
+def total(tallies: Sequence[Tally], serving: int) -> Tally:
+    """All together."""
+    idle = Counter[str]()
+    for tally in tallies:
+        if tally.idle:
+            idle.update(tally.idle)
+    numbers = {name: sum([getattr(tally, name) for tally in tallies]) for name in _SUMMED}
+    return Tally(serving=serving, idle=dict(idle), **numbers)
+
+
+_SUMMED = [name for name in Tally.__struct_fields__ if name not in ("serving", "idle")]

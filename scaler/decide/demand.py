@@ -13,7 +13,9 @@ import msgspec
 
 from scaler.decide import scale
 from scaler.decide.groups import Group, groups_of
-from scaler.decide.members import (
+from scaler.decide.memory import NEVER_SEEN, ServiceMemory, inherited, remembered_of
+from scaler.decide.nodes import PodRequests
+from scaler.decide.state import (
     Member,
     candidate_order,
     in_order,
@@ -24,9 +26,7 @@ from scaler.decide.members import (
     moments_of,
     why_not_admissible,
 )
-from scaler.decide.nodes import PodRequests
-from scaler.decide.state import NEVER_SEEN, inherited, remembered_of
-from scaler.decide.world import Policy, Service, ServiceMemory, State
+from scaler.decide.world import Policy, Service, State
 from scaler.rules.rule import ALL
 
 

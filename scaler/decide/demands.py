@@ -10,10 +10,11 @@ from operator import is_not
 
 import msgspec
 
+from scaler.decide.alone import Fault, fault_of, nothing_of
 from scaler.decide.demand import Demand
+from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.node_classes import Requests
-from scaler.decide.undecided import Fault, fault_of, nothing_of
-from scaler.decide.world import Memory, Plan, Service, ServiceMemory, World
+from scaler.decide.world import Plan, Service, World
 
 _EMPTY = ServiceMemory()
 

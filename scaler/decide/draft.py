@@ -9,10 +9,10 @@ import msgspec
 
 from scaler.decide.demand import Demand
 from scaler.decide.groups import Places
-from scaler.decide.members import Member, may_be_revoked
+from scaler.decide.memory import NEVER_SEEN, InstanceMemory, ServiceMemory
 from scaler.decide.nodes import PodRequests, joined
-from scaler.decide.state import NEVER_SEEN
-from scaler.decide.world import NOBODY, InstanceMemory, Reason, ServiceMemory
+from scaler.decide.state import Member, may_be_revoked
+from scaler.decide.world import NOBODY, Reason
 
 Why = tuple[Reason, tuple[str, ...]]
 """The reason, and what it refers to."""

@@ -15,10 +15,10 @@ from scaler.decide import turn
 from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
-from scaler.decide.members import Member, is_made
 from scaler.decide.nodes import PodRequests, Room, joined
 from scaler.decide.placement import Placement, Reservation, Shortage
 from scaler.decide.reservations import Minimum, Sources, Victim, may_trade, one_of_each
+from scaler.decide.state import Member, is_made
 from scaler.decide.world import Reason, State
 
 Waits = Callable[[Draft, Sequence[Member]], turn.Waiting]

@@ -1,16 +1,48 @@
-"""The plan of one service, from its draft: actions, one verdict for each instance, counts; and the counts of all
-services. Decides nothing."""
+"""The plan of one service, from its draft: actions, counts, one verdict with one reason for each instance, and the
+warnings beside them. Decides nothing."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
-from scaler.decide import turn
-from scaler.decide.draft import Draft
-from scaler.decide.members import is_incomplete
-from scaler.decide.verdicts import notes, verdicts
-from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Policy, Revoke, State, Tally, World
+from scaler.decide.demand import Demand
+from scaler.decide.draft import Draft, Why
+from scaler.decide.scale import why_not_drained
+from scaler.decide.state import Member, candidate_order, in_order, is_incomplete, restart_reserve, why_not_admissible
+from scaler.decide.world import (
+    NOBODY,
+    Action,
+    Admit,
+    Complete,
+    Evict,
+    Instance,
+    Note,
+    Plan,
+    Policy,
+    Reason,
+    Revoke,
+    Service,
+    State,
+    Verdict,
+    Warning,
+)
+from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
+from scaler.rules.finding import shown
+from scaler.rules.labels import nearest
+from scaler.rules.rule import ALL, Rule
+
+_LABELS = {
+    Reason.RULE_MISSING: RULE_LABEL,
+    Reason.GROUP_LABEL_MISSING: GROUP_LABEL,
+    Reason.JOB_ID_MISSING: JOB_ID_LABEL,
+}
+_OF_STATE = {
+    State.FINISHED: Reason.FINISHED,
+    State.TERMINATING: Reason.TERMINATING,
+    State.BROKEN: Reason.BROKEN,
+    State.STARTING: Reason.STARTING,
+    State.ADMITTED: Reason.WAITING_FOR_SCHEDULER,
+}
 
 
 def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
@@ -70,33 +102,220 @@ def _tidied(draft: Draft) -> Iterator[Action]:
                 yield Revoke(member.uid)
 
 
-def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], world: World) -> Tally:
-    """What is counted of services that were weighed; `active` are those with something to weigh."""
-    idle = Counter[str]()
-    for draft in active:
-        for instance in () if draft.demand.serves else draft.demand.service.instances:
-            for _, request in instance.seats:
-                idle.update(dict(request.requests))
-    acted_on = [draft for draft in drafts if not draft.demand.service.assumed]
-    return Tally(
-        minimums_waiting=sum([draft.demand.lacks_minimum for draft in active]),
-        scale_ups_waiting=sum([len(draft.waits) for draft in active if draft.demand.serves]),
-        in_backoff=sum([turn.in_backoff(draft.memory, world) for draft in active]),
-        probing=sum([turn.is_probing(draft.memory, world) for draft in active]),
-        revoked=sum([len(draft.revoked) for draft in acted_on]),
-        evicted=sum([beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()]),
-        idle=dict(idle),
+def verdicts(draft: Draft, now: float, policy: Policy) -> tuple[Verdict, ...]:
+    """One verdict per instance, in the order of the service."""
+    demand = draft.demand
+    beyond = _beyond(draft, now)
+    awaited = tuple(draft.lacking)
+    return tuple([_verdict(member, draft, awaited, beyond.get(member.uid), now, policy) for member in demand.members])
+
+
+def _beyond(draft: Draft, now: float) -> dict[str, Reason]:
+    """What is beyond the largest ratio, and what a held one of these says: whether the full rule has place for it."""
+    full, rule = draft.demand.service.rule, draft.demand.rule
+    if full is None or rule is None:
+        return {}
+    found = {} if rule is full else dict.fromkeys(_beyond_largest(rule, draft, now), Reason.SCALED_DOWN)
+    return found | dict.fromkeys(_beyond_largest(full, draft, now), Reason.NOT_IN_RATIO)
+
+
+def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
+    """Uids of the instances that even the largest ratio has no place for: running ones last come, then those held ones
+    that go last."""
+    for name, group in draft.demand.groups.items():
+        most = rule.largest.of(name)
+        if len(group.members) <= most:
+            continue
+        running = [m for m in group.members if m.state is State.RUNNING]
+        if len(running) - group.paired > most:
+            yield from (m.uid for m in in_order(running)[most + group.paired :])
+        places = max(0, most - group.places.fewest)
+        if len(group.held) > places:
+            named = draft.admitted.keys() | draft.waits.keys()
+            held = [m for m in group.held if m.uid in named or why_not_admissible(m, now) is None]
+            held.sort(key=lambda m: (m.uid not in named, candidate_order(m)))
+            yield from (m.uid for m in held[places:] if m.uid not in named)
+
+
+def _verdict(
+    member: Member, draft: Draft, awaited: tuple[str, ...], beyond: Reason | None, now: float, policy: Policy
+) -> Verdict:
+    instance, uid = member.instance, member.uid
+    if uid in draft.evicted:
+        reason = _why_evicted(draft.evicted[uid])
+        return _said(instance, State.TERMINATING, (reason, _about(reason, member, draft, awaited)))
+    if member.running and member.state is State.RUNNING:
+        wrong = beyond or instance.label_problem or instance.mislabelled or draft.demand.target is None
+        if not wrong:
+            return Verdict(uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
+    if uid in draft.admitted:
+        why = draft.admitted[uid]
+        return _said(instance, State.HELD if why[0] is Reason.CREATE_REFUSED else State.ADMITTED, why)
+    if uid in draft.revoked:
+        return _said(instance, State.HELD, draft.revoked[uid])
+    if uid in draft.stays:
+        return _said(instance, member.state, (draft.stays[uid][0], (_why_it_stays(instance, policy),)))
+    if member.state is State.HELD and uid in draft.waits:
+        return _said(instance, State.HELD, draft.waits[uid])
+    wrong_label = _wrong_label(instance, draft.demand.service)
+    if wrong_label is not None and member.state in (State.RUNNING, State.STARTING, State.ADMITTED):
+        return _said(instance, member.state, wrong_label)
+    reason = _reason(member, draft.demand.service, beyond, now)
+    about = _about(reason, member, draft, awaited) if reason is not Reason.RUNNING else ()
+    return Verdict(uid, instance.name, instance.group, member.state, reason, about)
+
+
+def _said(instance: Instance, state: State, why: Why) -> Verdict:
+    return Verdict(instance.uid, instance.name, instance.group, state, *why)
+
+
+def _reason(member: Member, service: Service, beyond: Reason | None, now: float) -> Reason:
+    if member.instance.label_problem is Reason.NOT_SERVED:
+        return Reason.NOT_SERVED
+    if member.state is State.HELD:
+        return _held_reason(member, service, beyond, now)
+    if member.state is State.TERMINATING and member.memory.preempted_for:
+        return _why_evicted(member.memory.preempted_for)
+    if member.state is State.RUNNING:
+        if beyond:
+            return Reason.SURPLUS_RUNNING
+        return Reason.RUNNING if member.running else Reason.STARTING
+    return _OF_STATE[member.state]
+
+
+def _why_evicted(beneficiary: str) -> Reason:
+    return Reason.SCALED_DOWN if beneficiary == NOBODY else Reason.PREEMPTED
+
+
+def _wrong_label(instance: Instance, service: Service) -> Why | None:
+    """What is wrong with the labels of an instance that was admitted, and what comes of it."""
+    rule, problem = service.rule, service.problem
+    if instance.mislabelled:
+        return instance.mislabelled[0], instance.mislabelled[1:]
+    if instance.label_problem in _LABELS:
+        words = f"label {_LABELS[instance.label_problem]} is missing or empty, so it counts for no service: set it"
+        return instance.label_problem, (words,)
+    if rule is None and problem is not None:
+        words = f"it counts for nothing: {problem.message}. Mend that, or correct label {RULE_LABEL}"
+        return Reason(problem.kind.value), (words,)
+    if rule is None or instance.group is None or instance.group in rule.groups:
+        return None
+    near = nearest(instance.group, rule.groups)
+    guess = f"did you mean {near}?" if near else f"they name {', '.join(rule.groups)}."
+    words = f"label {GROUP_LABEL} is {shown(instance.group)}, which no ratio of the rule names: {guess}"
+    return Reason.GROUP_UNKNOWN, (f"{words} It counts for nothing until the label or the rule is corrected",)
+
+
+def _held_reason(member: Member, service: Service, beyond: Reason | None, now: float) -> Reason:
+    """The first that applies: what no pass of time mends, what a person must undo, then what passes by itself."""
+    instance, rule = member.instance, service.rule
+    if instance.label_problem:
+        return instance.label_problem
+    if not (instance.made_by_us or service.key.rule):
+        return Reason.NOT_SERVED
+    if rule is None and service.key.rule:
+        invalid = service.problem is not None and service.problem.kind is Warning.RULE_INVALID
+        return Reason.RULE_INVALID if invalid else Reason.RULE_MISSING
+    if rule is not None and instance.group not in rule.groups:
+        return Reason.GROUP_UNKNOWN
+    if service.options.paused:
+        return Reason.PAUSED
+    own = why_not_admissible(member, now)
+    if own is not None:
+        return own
+    if beyond:
+        return beyond
+    return Reason.REVOKED if member.memory.revoked else Reason.WAITING_FOR_RATIO
+
+
+def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...]) -> tuple[str, ...]:
+    """What the reason refers to; decide.explain makes a sentence of it."""
+    instance, service = member.instance, draft.demand.service
+    rule = service.rule if reason is Reason.NOT_IN_RATIO else draft.demand.rule
+    match reason:
+        case Reason.WAITING_FOR_RATIO:
+            return awaited
+        case Reason.NOT_IN_RATIO | Reason.SURPLUS_RUNNING | Reason.SCALED_DOWN if rule and instance.group is not None:
+            limited = reason is Reason.SURPLUS_RUNNING and draft.demand.replicas < ALL
+            stays = "its rule is paused" if draft.demand.paused else why_not_drained(member)
+            return str(rule.largest.of(instance.group)), *((stays,) if limited and stays else ())
+        case Reason.GROUP_UNKNOWN if rule:
+            return rule.groups
+        case Reason.NAME_TAKEN:
+            return (instance.name_taken,)
+        case Reason.CREATE_REFUSED:
+            return (draft.of(member.uid).refused,)
+        case Reason.JOB_INVALID:
+            return instance.faults
+        case Reason.REVOKED:
+            return (draft.of(member.uid).revoked,)
+        case Reason.PREEMPTED:
+            return (draft.of(member.uid).preempted_for,)
+        case Reason.RULE_MISSING | Reason.RULE_INVALID:
+            return (service.problem.message,) if service.problem else ()
+        case _:
+            slot = _whose_slot(member) if reason is Reason.BROKEN else ""
+            return tuple(part for part in (instance.trouble, slot) if part)
+
+
+def _whose_slot(member: Member) -> str:
+    return "it holds its slot for a grace period" if member.has_slot else "its slot is free for another"
+
+
+def notes(demand: Demand) -> tuple[Note, ...]:
+    """The warnings: about the rule, about ratios without enough jobs, about instances of another size."""
+    service, rule = demand.service, demand.rule
+    found: list[Note] = []
+    if service.problem:
+        found.append(Note(service.problem.kind, service.problem.message))
+    found += [Note(Warning.OBJECT_UNREADABLE, words) for words in service.unread]
+    found += [Note(warning, words, each.uid) for each in service.instances for warning, words in each.warnings]
+    found += [
+        Note(Warning.JOB_INVALID, _fault_words(instance), instance.uid)
+        for instance in service.instances
+        if instance.faults and instance.pods
+    ]
+    if rule is None:
+        return tuple(found)
+    if demand.target is not None and demand.target.unreachable:
+        found.append(Note(Warning.TARGET_UNREACHABLE, _unreachable_words(demand, rule, demand.target.unreachable)))
+    sizes = rule.largest.sizes
+    found += [
+        Note(Warning.INSTANCE_SIZE_MISMATCH, _size_words(instance, size), instance.uid)
+        for instance in service.instances
+        if (size := sizes.get(instance.group or "", instance.expected)) != instance.expected
+    ]
+    return tuple(found)
+
+
+def _why_it_stays(instance: Instance, policy: Policy) -> str:
+    budget = instance.budget
+    if instance.unheld:
+        return "nothing would hold its pods again"
+    if budget is None:
+        return "revocations are off"
+    reserve = restart_reserve(budget, policy)
+    return f"{budget.used} of its {budget.limit} restarts are used, {reserve} are kept for faults"
+
+
+def _fault_words(instance: Instance) -> str:
+    after = "none is replaced" if instance.made_by_us else "none is released"
+    return f"{'; '.join(instance.faults)}: its pods stay, {after}"
+
+
+def _unreachable_words(demand: Demand, rule: Rule, unreachable: int) -> str:
+    """Names the smallest ratio that is out of reach: the next one that more jobs would open."""
+    ratio = rule.ratios[unreachable - 1]
+    lacking = [
+        f"{number} of {name}, {demand.groups[name].live} exist"
+        for name, number in ratio.counts.items()
+        if demand.groups[name].live < number
+    ]
+    return f"ratio {unreachable - 1 + demand.left_out} needs {'; '.join(lacking)}"
+
+
+def _size_words(instance: Instance, size: int) -> str:
+    return (
+        f"{instance.name} has {instance.expected} pods, server_num_per_group of {instance.group} is {size}; "
+        f"it counts as one instance all the same"
     )
-
-
-def total(tallies: Sequence[Tally], serving: int) -> Tally:
-    """All together."""
-    idle = Counter[str]()
-    for tally in tallies:
-        if tally.idle:
-            idle.update(tally.idle)
-    numbers = {name: sum([getattr(tally, name) for tally in tallies]) for name in _SUMMED}
-    return Tally(serving=serving, idle=dict(idle), **numbers)
-
-
-_SUMMED = [name for name in Tally.__struct_fields__ if name not in ("serving", "idle")]

@@ -17,11 +17,12 @@ import msgspec
 
 from scaler.decide.draft import Draft, requests_of
 from scaler.decide.groups import Group
-from scaler.decide.members import Member, age, is_made, is_to_come
+from scaler.decide.memory import Turns
 from scaler.decide.node_classes import Neighbours, NodeIndex
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
 from scaler.decide.placement import Placement, Reservation, Shortage
-from scaler.decide.world import Policy, Preempt, State, Turns, World
+from scaler.decide.state import Member, age, is_made, is_to_come
+from scaler.decide.world import Policy, Preempt, State, World
 from scaler.rules.rule import Trade
 
 MOST_SETS = 16

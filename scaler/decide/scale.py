@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from scaler.decide.groups import Group
-from scaler.decide.members import Member, affords_revoke, age
+from scaler.decide.state import Member, affords_revoke, age
 from scaler.decide.world import Policy, Service, State
 from scaler.rules.rule import ALL, Rule
 

@@ -1,27 +1,21 @@
-"""The state of an instance, whether it occupies a slot, and what is remembered of it: section 2 of the contract, as
-pure functions."""
+"""One instance in a decision: its state, whether it has a slot, what is remembered of it, what bars it by itself, and
+the order of instances. Section 2 of the contract, as pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import msgspec
 
-from scaler.decide.world import (
-    Instance,
-    InstanceMemory,
-    Memory,
-    Policy,
-    Service,
-    ServiceKey,
-    ServiceMemory,
-    State,
-    Turns,
-)
+from scaler.decide.lifecycle import LifeAction, next_step, recheck_at
+from scaler.decide.memory import NEVER_SEEN, InstanceMemory, Turns
+from scaler.decide.nodes import PodRequests
+from scaler.decide.world import Instance, Policy, Reason, RestartBudget, Service, State
 from scaler.rules.rule import CountsFrom
 
-NEVER_SEEN = InstanceMemory()
+Order = tuple[bool, float, tuple[tuple[int, int, str], ...], str]
 
 
 def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> State:
@@ -165,55 +159,183 @@ def _was_never_of_use(instance: Instance, memory: InstanceMemory, now: float, po
     return lost_slot and not memory.ran
 
 
-FIRST_REFUSAL, LONGEST_REFUSAL = 1.0, 300.0
-"""Seconds until a refused creation is tried again, doubled with each refusal up to the longest."""
+class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One instance with its state. `memory` is what is remembered after this look."""
+
+    instance: Instance
+    memory: InstanceMemory
+    state: State
+    running: bool = False
+    in_flight: bool = False
+    step: LifeAction | None = None
+    """What its own life asks for now; then nothing else is done about it."""
+
+    @property
+    def uid(self) -> str:
+        return self.instance.uid
+
+    @property
+    def has_slot(self) -> bool:
+        return self.running or self.in_flight
+
+    @property
+    def in_hands(self) -> bool:
+        """Admitted and nothing of it bound: the scheduler may bind it at any moment."""
+        return self.state is State.ADMITTED and not self.instance.bound
+
+    @property
+    def is_live(self) -> bool:
+        """Its owner exists, goes on, and can be made into pods."""
+        i = self.instance
+        return not (i.owner_deleting or i.owner_finished or (i.faults and self.state is State.HELD))
+
+    @property
+    def lacks_binds(self) -> bool:
+        """Some pods of it are bound, and others are not."""
+        return self.has_slot and 0 < self.instance.bound < self.instance.expected
+
+    @property
+    def in_part(self) -> bool:
+        """The others are with the scheduler or will be at once: no owner waits with them for the first ones."""
+        return self.lacks_binds and not self.instance.more_to_come
+
+    @property
+    def unbound(self) -> PodRequests:
+        """What its pods ask for that are still to be bound."""
+        return self.instance.unbound
 
 
-def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float, generation: int) -> Memory:
-    """Remember that the API server refused to create an instance, and when to try it again. It had its turn."""
-    name = str(key)
-    service = memory.services.get(name, ServiceMemory())
-    before = service.instances.get(uid, NEVER_SEEN)
-    times = before.refused_times + 1
-    wait = min(FIRST_REFUSAL * 2.0 ** min(times - 1, 16), LONGEST_REFUSAL)
-    after = msgspec.structs.replace(
-        before, refused=words, refused_until=now + wait, refused_times=times, refused_generation=generation,
-        turns=Turns.FOR_GOOD,
-    )  # fmt: skip
-    changed = msgspec.structs.replace(service, instances={**service.instances, uid: after})
-    return msgspec.structs.replace(memory, services={**memory.services, name: changed})
+def look_at(instance: Instance, remembered: InstanceMemory, service: Service, now: float, policy: Policy) -> Member:
+    """The instance with its state, and what is to be remembered of it."""
+    step = next_step(instance, now)
+    if runs_undisturbed(instance, remembered):
+        return Member(instance, remembered, State.RUNNING, running=True, step=step)
+    if waits_undisturbed(instance, remembered):
+        return Member(instance, seen_first(instance.restarts), State.HELD, step=step)
+    memory = observe_bound(instance, observe_restarts(instance, remembered, now), now)
+    state = state_of(instance, memory, now, policy)
+    memory = observe_state(instance, state, memory, now, policy)
+    if service.assumed and remembered.refused:
+        memory = still_refused(memory, remembered)
+    running = counts_as_running(instance, state, service.options.counts_from)
+    in_flight = not running and is_in_flight(state, memory, now, policy)
+    return Member(instance, memory, state, running, in_flight, step)
 
 
-def remembered_of(seen: ServiceMemory, after: dict[str, InstanceMemory], now: float) -> ServiceMemory:
-    """What is to be remembered of a service whose instances are remembered so; the same object when nothing changed, so
-    that a decision at rest allocates nothing lasting."""
-    if seen.instances and after.keys() != seen.instances.keys():
-        new = sum(uid not in seen.instances for uid in after)
-        left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]
-        after |= {uid: seen.instances[uid] for uid in left[new : new + _MOST_LEFT]}
-    return seen if after == seen.instances else msgspec.structs.replace(seen, instances=after)
+def moments_of(member: Member, policy: Policy) -> Iterator[float]:
+    """When time alone may change its state."""
+    memory, instance = member.memory, member.instance
+    life = instance.life
+    if instance.made_by_us and (life.failed or life.policy.deadline or instance.owner_finished):
+        yield from recheck_at(instance)
+    if member.state is State.RUNNING:
+        return
+    if memory.broken_since:
+        yield memory.broken_since + policy.broken_grace
+    if memory.restarted_at:
+        yield memory.restarted_at + policy.stable_after
+    if memory.refused_until:
+        yield memory.refused_until
+    if memory.bound_since:
+        yield memory.bound_since + policy.start_timeout
+    if instance.bound and instance.pods < instance.expected and not instance.made_by_us:
+        yield makes_until(instance, policy)
+    if instance.ends_by > 0:
+        yield instance.ends_by + policy.due_back
 
 
-_MOST_LEFT = 64
-"""Instances that are gone and still remembered, of one service."""
-
-
-def _counts_on(memory: InstanceMemory, now: float) -> bool:
-    """Whether what is remembered of an instance that is gone holds for the one that its owner makes in its place."""
-    return memory.turns is not Turns.NONE or memory.backoff_until > now
-
-
-def inherited(service: Service, before: Mapping[str, InstanceMemory], now: float) -> Mapping[str, InstanceMemory]:
-    """An owner that makes a pod again makes another instance: what is held against the old one holds for the new."""
-    if not before:
-        return before
-    uids = {instance.uid for instance in service.instances}
-    gone = [memory for uid, memory in before.items() if uid not in uids and _counts_on(memory, now)]
-    new = [i.uid for i in service.instances if i.uid not in before and not i.made_by_us and i.owner]
-    if not (gone and new):
-        return before
-    passed_on = (
-        InstanceMemory(turns=m.turns, failures=m.failures, counted=m.counted, backoff_until=m.backoff_until)
-        for m in gone
+@lru_cache(maxsize=65536)
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """A sort key in which p2 comes before p10. Numbers may have any number of digits, which are never converted."""
+    return tuple(
+        (0, len(digits := part.lstrip("0")), digits) if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"([0-9]+)", name)
     )
-    return {**before, **dict(zip(new, passed_on, strict=False))}
+
+
+def age(member: Member) -> Order:
+    """Outdated revisions last; oldest job first, then natural name order, then uid: a total order, so that every
+    decision is reproducible."""
+    i = member.instance
+    return i.outdated, i.created, natural(i.name), i.uid
+
+
+def in_order(members: Iterable[Member]) -> list[Member]:
+    found = list(members)
+    return sorted(found, key=age) if len(found) > 1 else found
+
+
+def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
+    """First those that have not had their turn, and those in the scheduler's hands before those that are held; one
+    whose old pods are still terminating last."""
+    memory = member.memory
+    terminating = member.state is State.TERMINATING
+    return memory.turn_over, memory.turns is not Turns.NONE, terminating, not member.in_hands, age(member)
+
+
+def newest_admission_first(members: Iterable[Member]) -> list[Member]:
+    """The reverse of the order of admission; instances admitted in the same second go in the reverse order of jobs."""
+    latest = in_order(members)
+    latest.reverse()
+    latest.sort(key=lambda m: -m.instance.admitted_at)
+    return latest
+
+
+def why_not_admissible(member: Member, now: float) -> Reason | None:
+    """What of its own keeps a held instance from being admitted, whatever the ratio; None when nothing does."""
+    instance, memory = member.instance, member.memory
+    if instance.label_problem:
+        return instance.label_problem
+    if instance.faults:
+        return Reason.JOB_INVALID
+    if instance.name_taken:
+        return Reason.NAME_TAKEN
+    if memory.refused and now < memory.refused_until and instance.generation == memory.refused_generation:
+        return Reason.CREATE_REFUSED
+    return None
+
+
+def is_candidate(member: Member, now: float, policy: Policy) -> bool:
+    """Whether it may be chosen: it is held, in the scheduler's hands, or its room is to come while its old pods end."""
+    if member.step is not None or why_not_admissible(member, now) is not None:
+        return False
+    if member.state is State.TERMINATING:
+        return not member.instance.owner_deleting and is_to_come(member, now, policy)
+    return member.state is State.HELD or member.in_hands
+
+
+def is_to_come(member: Member, now: float, policy: Policy) -> bool:
+    """Whether the room of its terminating pods still counts."""
+    return member.instance.ends_by > 0 and now < member.instance.ends_by + policy.due_back
+
+
+def is_made(member: Member) -> bool:
+    """Whether admitting it would do anything now: pods that others make have to exist first."""
+    i = member.instance
+    return i.made_by_us or i.gated > 0 or member.in_hands
+
+
+def is_incomplete(member: Member) -> bool:
+    """Has live pods, and something to create or release. One whose old pod is still terminating has to wait for it, one
+    whose job was spoilt meanwhile until that is mended. What others make can be released, never made."""
+    i = member.instance
+    has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
+    lacks = i.gated > 0 or i.misplaced or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
+    return has_pods and lacks and not i.faults
+
+
+def may_be_revoked(instance: Instance, policy: Policy) -> bool:
+    """Whether its admission can be revoked: nothing is bound, something would hold it again, and it leaves enough
+    restarts for faults."""
+    return policy.revoke and not (instance.bound or instance.unheld) and affords_revoke(instance, policy)
+
+
+def affords_revoke(instance: Instance, policy: Policy) -> bool:
+    """Whether its admission can be revoked and leave enough of its restarts for faults."""
+    budget = instance.budget
+    return budget is None or budget.limit - budget.used > restart_reserve(budget, policy)
+
+
+def restart_reserve(budget: RestartBudget, policy: Policy) -> int:
+    """Restarts that are kept for faults."""
+    return policy.restart_reserve if policy.restart_reserve >= 0 else max(2, budget.limit // 2)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from scaler.decide.draft import Draft
-from scaler.decide.members import Member
-from scaler.decide.world import InstanceMemory, Policy, Reason, ServiceMemory, State, Turns, World
+from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
+from scaler.decide.state import Member
+from scaler.decide.world import Policy, Reason, State, World
 
 Clock = ServiceMemory | InstanceMemory
 """What is remembered of the turns of a minimum, or of an instance."""

@@ -6,11 +6,12 @@ bug report, a test fixture and the input of `scaler explain` are the same file. 
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 
 import msgspec
 
-from scaler.decide.life import Life, LifeAction
+from scaler.decide.lifecycle import Life, LifeAction
+from scaler.decide.memory import Memory
 from scaler.decide.nodes import Nodes, PodRequest, PodRequests
 from scaler.rules.rule import ALL, Rule, RuleOptions
 
@@ -199,91 +200,6 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Of its pods together: what the annotation controller.kubernetes.io/pod-deletion-cost says."""
     irreplaceable: bool = False
     """Nothing makes its pods again."""
-
-
-class Turns(IntEnum):
-    """Whether an instance has had its turn without having been bound: then nobody is evicted for it."""
-
-    NONE = 0
-    SINCE_LAST_BIND = 1
-    """No pod of anybody was bound since: the scheduler may have been away."""
-    FOR_GOOD = 2
-
-
-class InstanceMemory(msgspec.Struct, frozen=True, gc=False):
-    """What must be remembered about an instance between decisions, by its uid. Lost at failover, by design."""
-
-    broken_since: float = 0.0
-    bound_since: float = 0.0
-    """Since when all its pods have been bound and not all run."""
-    restarts: int = -1
-    """Restart count seen last; -1 = never seen."""
-    restarted_at: float = 0.0
-    """When an increase of the restart count was first seen."""
-    ran: bool = False
-    """It ran since it was admitted."""
-    revoked: str = ""
-    """Held since its admission was revoked; the value says for whom."""
-    refused: str = ""
-    """The API server's words when its creation was refused; "" when it was not."""
-    refused_until: float = 0.0
-    refused_times: int = 0
-    refused_generation: int = 0
-    preempted_for: str = ""
-    """Evicted; the value names the service that needs its room, or nobody: fewer instances are wanted."""
-    turn_since: float = 0.0
-    """Of a scale-up, or of one that is bound in part: since when it has been in the scheduler's hands."""
-    turn_over: bool = False
-    """It was not bound in its turn: other candidates go first, and what is bound of it is of no use."""
-    turns: Turns = Turns.NONE
-    failures: int = 0
-    """Turns of a scale-up that ended without a bind; since the last bind of anybody: `failures - counted`."""
-    counted: int = 0
-    backoff_until: float = 0.0
-    pardoned: bool = False
-    """A bind of anybody has set its clock back once already."""
-
-
-class ServiceMemory(msgspec.Struct, frozen=True, gc=False):
-    """What must be remembered about a service, and about its instances."""
-
-    instances: dict[str, InstanceMemory] = {}
-    bound: int = 0
-    """Bound pods at the last look: any rise is progress."""
-    jobs: str = ""
-    """Fingerprint of what is read of its jobs and its rule: a change of it ends backoff."""
-    turn_since: float = 0.0
-    """Since when its minimum has been in the scheduler's hands without progress; 0.0 = it is not."""
-    made: bool | None = None
-    """Whether all chosen instances existed when last looked at in this turn; None = not looked at."""
-    failures: int = 0
-    """Turns of its minimum that ended; since the last bind of anybody: `failures - counted`."""
-    counted: int = 0
-    ended_at: float = 0.0
-    """When a turn of its minimum ended last, without progress since; 0.0 = none."""
-    backoff_until: float = 0.0
-    pardoned: bool = False
-    short_since: float = 0.0
-    """Since when something has been missing that its own running surplus would make room for."""
-    held_since: float = 0.0
-    """Since when its minimum has fitted nowhere; 0.0 = it is not so."""
-    probe_since: float = 0.0
-    """Since when its minimum is tried although it fits nowhere; 0.0 = it is not."""
-    probes: int = 0
-    """How often that was in vain."""
-    victims: tuple[str, ...] = ()
-    """Uids of what was evicted for it and is not gone yet."""
-    wanted: tuple[tuple[int, float], ...] = ()
-    """Instances wanted in all as far as they still count, and until when; see decide.scale."""
-
-
-class Memory(msgspec.Struct, frozen=True, gc=False):
-    """The successor of a decision is part of the next world; after a failover it starts empty."""
-
-    services: dict[str, ServiceMemory] = {}
-    """By service, as `str(ServiceKey)`."""
-    last_bind: float = 0.0
-    """`World.last_bind` at the last look."""
 
 
 class Preempt(StrEnum):

@@ -10,14 +10,14 @@ again every 5 s: the label moves to instances elsewhere as far as there are any.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
-from scaler.decide.keeping import Runs, to_keep
-from scaler.decide.state import NEVER_SEEN, counts_as_running, state_of
+from scaler.decide.memory import NEVER_SEEN
+from scaler.decide.state import counts_as_running, state_of
 from scaler.decide.world import Instance, Policy, Service, ServiceKey
 from scaler.informers.budgets import BudgetObject, BudgetRecord
 from scaler.informers.changes import BudgetsChanged, InstanceChanged, NodeChanged, RuleChanged
@@ -29,6 +29,7 @@ from scaler.kube.outbox import Outbox
 from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import KEEP_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from scaler.rules.rule import Ratio
 from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
 
@@ -43,6 +44,17 @@ PATIENCE = 30.0
 AGAIN = 300.0
 """Seconds after which a right that was missing is tried again."""
 _log = structlog.get_logger("budgets")
+
+
+class Runs(NamedTuple):
+    """A running instance."""
+
+    uid: str
+    group: str
+    settled: bool
+    """None of its nodes is cordoned."""
+    kept: bool
+    """It is kept already, whole."""
 
 
 class Budgets:
@@ -201,6 +213,18 @@ class Budgets:
         except (NotFoundError, ConflictError):
             return False
         return True
+
+
+def to_keep(smallest: Ratio, running: Sequence[Runs]) -> frozenset[str]:
+    """Uids of as many of each group as the smallest ratio needs: first what no drain is about to take, then what is
+    kept already. None of a service that does not serve."""
+    kept: set[str] = set()
+    for group, number in smallest.counts.items():
+        found = sorted((not one.settled, not one.kept, one.uid) for one in running if one.group == group)
+        if len(found) < number:
+            return frozenset()
+        kept.update(uid for _, _, uid in found[:number])
+    return frozenset(kept)
 
 
 def budget(namespace: str, name: str) -> Object:

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from scaler.clock import Clock
-from scaler.decide.life import Expire, Finish, LifeAction, Record, Remove, Resize
+from scaler.decide.lifecycle import Expire, Finish, LifeAction, Record, Remove, Resize
 from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Revoke, ServiceKey, World
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard

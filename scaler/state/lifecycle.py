@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scaler.clock import Skew
-from scaler.decide.life import FailedPod, Life
+from scaler.decide.lifecycle import FailedPod, Life
 from scaler.decide.world import Instance
 from scaler.rules.jobspec import LEADER, WORKER
 

@@ -15,13 +15,13 @@ from contextlib import suppress
 
 import msgspec
 
+from scaler.decide.memory import Memory
 from scaler.decide.nodes import Amounts, Node, Nodes, PodRequest
 from scaler.decide.world import (
     Admit,
     Complete,
     Evict,
     Instance,
-    Memory,
     Plan,
     Policy,
     Revoke,

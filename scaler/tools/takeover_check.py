@@ -17,7 +17,8 @@ import msgspec
 from scaler.app import OPTIONAL_PATIENCE, App
 from scaler.clock import Clock
 from scaler.decide.decide import decide
-from scaler.decide.world import Action, Memory, Plan, Reason, State, Verdict
+from scaler.decide.memory import Memory
+from scaler.decide.world import Action, Plan, Reason, State, Verdict
 from scaler.informers.records import JobRecord
 from scaler.informers.resources import OURS
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource

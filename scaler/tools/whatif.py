@@ -15,10 +15,11 @@ import msgspec
 
 from scaler.decide.decide import Cache, decide
 from scaler.decide.explain import words
+from scaler.decide.memory import Memory
 from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Node, Nodes, PodRequest, PodRequests, accepts, tolerates
 from scaler.decide.placement import Placement
-from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, ServiceKey, World
+from scaler.decide.world import Admit, Evict, Instance, Plan, Policy, Revoke, Service, ServiceKey, World
 from scaler.informers.records import NodeFacts
 from scaler.rules.rule import ALL, Ratio, Rule, RuleOptions
 from scaler.state.capacity import CapacityIndex

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.life import RunPolicy
+from scaler.decide.lifecycle import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import Owner, sharing
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL

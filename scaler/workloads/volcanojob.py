@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from scaler.clock import seconds_of
-from scaler.decide.life import RunPolicy
+from scaler.decide.lifecycle import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL

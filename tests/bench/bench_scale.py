@@ -22,7 +22,8 @@ import msgspec
 
 from scaler.decide.decide import Cache as Decided
 from scaler.decide.decide import decide
-from scaler.decide.world import Memory, Policy
+from scaler.decide.memory import Memory
+from scaler.decide.world import Policy
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged
 from scaler.informers.config_maps import ConfigMapObject, config_map_record

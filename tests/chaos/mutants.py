@@ -12,7 +12,7 @@ import argparse
 import sys
 
 from scaler import app, clock, controller, election
-from scaler.decide import demand, draft, groups, members
+from scaler.decide import demand, draft, groups, state
 from scaler.execute import executor as actuator
 from scaler.execute import gates, writes
 from scaler.informers import cache, pod_instances, sight, store
@@ -27,7 +27,7 @@ from tests.chaos.stage import play
 from tests.mutants import Edit, Mutant, ask, broken
 
 NEVER = "if False and "
-BOUND_IN_HANDS = (Edit(members, "Member.in_hands", " and not self.instance.bound", ""),)
+BOUND_IN_HANDS = (Edit(state, "Member.in_hands", " and not self.instance.bound", ""),)
 
 MUTANTS = (
     Mutant("own writes count as seen at once", expectations, "Expectations.settled", "key not in self._open", "True",
@@ -68,7 +68,7 @@ MUTANTS = (
            'before.get("wanted", "all")', 'before["wanted"]', "upgrade"),
     Mutant("rechecks never come", controller, "Controller._recheck", "if moment:", "if False:", "broken for good"),
     Mutant("nodes that change are not looked at", cache, "Cache._on_faults", "self.mark(uid)", "pass", "node lost"),
-    Mutant("what waits counts as running", members, "counts_as_running",
+    Mutant("what waits counts as running", state, "counts_as_running",
            "if state is State.RUNNING:", "if state in (State.RUNNING, State.ADMITTED):", "start"),
     Mutant("the newest ratio is aimed at first", groups, "choose_target", "Target(satisfied_from - 1,",
            "Target(reachable_from,", "one ratio up"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from scaler.decide.world import InstanceMemory, Memory, ServiceMemory, Turns
+from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
 from tests.builders import NOW
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ import msgspec
 
 from scaler.decide.decide import Cache, decide
 from scaler.decide.invariants import violations
-from scaler.decide.world import Decision, Memory
+from scaler.decide.memory import Memory
+from scaler.decide.world import Decision
 from tests.builders import NOW
 from tests.decide import liveness, safety
 from tests.decide.ages import aged

@@ -12,18 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scaler.decide.world import (
-    Instance,
-    InstanceMemory,
-    Policy,
-    Reason,
-    Service,
-    ServiceMemory,
-    State,
-    Turns,
-    Warning,
-    World,
-)
+from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
+from scaler.decide.world import Instance, Policy, Reason, Service, State, Warning, World
 from scaler.rules.rule import CountsFrom, Ratio, Rule
 from tests.decide.contract import attainable, covers, target_of
 

@@ -13,7 +13,8 @@ import msgspec
 
 from scaler.decide.decide import decide
 from scaler.decide.invariants import violations
-from scaler.decide.world import Instance, Memory
+from scaler.decide.memory import Memory
+from scaler.decide.world import Instance
 from scaler.kube.api import Object
 from scaler.sim.actors.deployments import Rollout
 from scaler.sim.actors.deployments import roll as rolled

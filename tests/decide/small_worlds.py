@@ -23,15 +23,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from scaler.decide.memory import Memory, refuse
 from scaler.decide.nodes import Node, NodeClass, Nodes
-from scaler.decide.state import refuse
 from scaler.decide.world import (
     Admit,
     Complete,
     Decision,
     Evict,
     Instance,
-    Memory,
     Policy,
     Preempt,
     RestartBudget,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from scaler.decide.world import InstanceMemory, Memory, Preempt, ServiceMemory, Turns
+from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
+from scaler.decide.world import Preempt
 from tests.builders import GROUPS, NOW, rule
 from tests.decide.contract import covers, target_of
 from tests.decide.packing import Pod

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from scaler.decide.decide import decide
-from scaler.decide.world import Decision, Memory, Service, ServiceMemory
+from scaler.decide.memory import Memory, ServiceMemory
+from scaler.decide.world import Decision, Service
 from tests.builders import NOW, doings, reasons, world
 
 

@@ -10,8 +10,9 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from scaler.decide.decide import Cache, decide
+from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
 from scaler.decide.nodes import Node
-from scaler.decide.world import InstanceMemory, Memory, Policy, Preempt, Service, ServiceMemory, World
+from scaler.decide.world import Policy, Preempt, Service, World
 from tests.builders import NOW, nodes_for, on_nodes, world
 from tests.decide.cluster import apply
 

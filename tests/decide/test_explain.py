@@ -7,7 +7,8 @@ from hypothesis import given, settings
 
 from scaler.decide.decide import decide
 from scaler.decide.explain import target_in_words, words
-from scaler.decide.world import InstanceMemory, Reason, Service, State, Verdict, World
+from scaler.decide.memory import InstanceMemory
+from scaler.decide.world import Reason, Service, State, Verdict, World
 from tests.builders import NOW, plan, remembering, service
 from tests.strategies import worlds
 

@@ -11,8 +11,20 @@ from hypothesis import strategies as st
 from scaler.decide import lifecycle
 from scaler.decide.decide import decide
 from scaler.decide.invariants import violations
-from scaler.decide.life import CleanPods, Expire, FailedPod, Finish, Life, Outcome, Record, Remove, Resize, RunPolicy
-from scaler.decide.lifecycle import next_step, recheck_at
+from scaler.decide.lifecycle import (
+    CleanPods,
+    Expire,
+    FailedPod,
+    Finish,
+    Life,
+    Outcome,
+    Record,
+    Remove,
+    Resize,
+    RunPolicy,
+    next_step,
+    recheck_at,
+)
 from scaler.decide.world import Instance, Reason, ServiceKey, State
 from tests.builders import NOW, instance, plan, service, world
 

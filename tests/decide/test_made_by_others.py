@@ -10,13 +10,12 @@ import pytest
 from scaler.decide.decide import decide
 from scaler.decide.explain import words
 from scaler.decide.invariants import violations
-from scaler.decide.life import FailedPod, Life, Record, RunPolicy
-from scaler.decide.lifecycle import next_step
+from scaler.decide.lifecycle import FailedPod, Life, Record, RunPolicy, next_step
+from scaler.decide.memory import InstanceMemory
 from scaler.decide.world import (
     Admit,
     Complete,
     Instance,
-    InstanceMemory,
     Plan,
     Policy,
     Reason,

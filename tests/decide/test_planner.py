@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from scaler.decide.decide import decide
 from scaler.decide.invariants import violations
-from scaler.decide.world import Admit, Complete, Evict, Memory, Plan, Reason, Revoke, ServiceMemory, World
+from scaler.decide.memory import Memory, ServiceMemory
+from scaler.decide.world import Admit, Complete, Evict, Plan, Reason, Revoke, World
 from tests.builders import plan, service
 from tests.decide.cluster import settle
 from tests.decide.oracle import judge

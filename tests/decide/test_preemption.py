@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from scaler.decide.decide import decide
-from scaler.decide.world import Evict, InstanceMemory, Memory, Preempt, Reason, Service, ServiceMemory, Turns
+from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
+from scaler.decide.world import Evict, Preempt, Reason, Service
 from scaler.rules.rule import RuleOptions, Trade
 from tests.builders import doings, on_nodes, reasons, world
 from tests.decide.story import Story

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scaler.decide.world import Admit, InstanceMemory, Plan, Reason, Service, Turns
+from scaler.decide.memory import InstanceMemory, Turns
+from scaler.decide.world import Admit, Plan, Reason, Service
 from tests.builders import NOW, others, plan, remembering, service
 
 REFUSED = InstanceMemory(refused="exceeded quota", refused_until=NOW - 1, refused_times=1, turns=Turns.FOR_GOOD)

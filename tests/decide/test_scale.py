@@ -13,20 +13,9 @@ from scaler.decide import scale
 from scaler.decide.decide import decide
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.invariants import violations
+from scaler.decide.memory import InstanceMemory, Memory
 from scaler.decide.scale import in_all
-from scaler.decide.world import (
-    NOBODY,
-    Evict,
-    Instance,
-    InstanceMemory,
-    Memory,
-    Plan,
-    Reason,
-    RestartBudget,
-    Service,
-    State,
-    Warning,
-)
+from scaler.decide.world import NOBODY, Evict, Instance, Plan, Reason, RestartBudget, Service, State, Warning
 from scaler.rules.rule import ALL, Rule, RuleOptions
 from tests.builders import (
     GROUPS,

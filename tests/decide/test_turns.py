@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from scaler.decide.decide import decide
-from scaler.decide.world import InstanceMemory, Memory, Service, ServiceMemory, Turns
+from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
+from scaler.decide.world import Service
 from tests.builders import NOW, doings, on_nodes, world
 from tests.decide.story import Story
 

@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from scaler.decide.alone import PAUSE, decide_alone, fault_in
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.decide import Cache, decide
 from scaler.decide.demand import Demand
 from scaler.decide.plan import plan_of
-from scaler.decide.undecided import PAUSE, fault_in
-from scaler.decide.unweighed import decide_alone
 from scaler.decide.world import Decision, ServiceKey, World
 from tests.builders import doings, on_nodes, service, world
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide.life import Life, RunPolicy
+from scaler.decide.lifecycle import Life, RunPolicy
 from scaler.decide.world import Reason, State, Verdict
 from scaler.kube.api import Object
 from scaler.report.job_status import (

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from scaler.decide.memory import Memory
 from scaler.decide.nodes import Nodes
-from scaler.decide.world import Admit, Evict, Instance, Memory, Plan, Policy, Revoke, Service, World
+from scaler.decide.world import Admit, Evict, Instance, Plan, Policy, Revoke, Service, World
 from scaler.informers.records import NodeFacts
 from scaler.state.world import GRACE, WorldBuilder, foreseen, is_missed
 from tests.builders import NOW, SIZE, instance, others
@@ -180,7 +181,7 @@ def test_nobody_knows_when_pods_end_on_a_lost_node() -> None:
 
 
 def test_only_what_the_plan_does_to_admissions_is_foreseen(stage: Stage) -> None:
-    from scaler.decide.life import Expire
+    from scaler.decide.lifecycle import Expire
 
     before = stage.world().services[0].instances
     stage.builder.assume(plan(Expire("uid-d0"), Admit("uid-p0")), NOW)

@@ -19,7 +19,8 @@ import msgspec
 from scaler.clock import Clock, seconds_of
 from scaler.decide.decide import Cache as Decided
 from scaler.decide.decide import decide
-from scaler.decide.world import Decision, Memory, Plan, Policy, Service, ServiceKey, World
+from scaler.decide.memory import Memory
+from scaler.decide.world import Decision, Plan, Policy, Service, ServiceKey, World
 from scaler.informers.cache import Cache
 from scaler.informers.changes import (
     Changes,

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from scaler.decide.explain import counts_in_words, words
+from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
 from scaler.decide.world import (
     NOBODY,
     Action,
@@ -23,14 +24,11 @@ from scaler.decide.world import (
     Decision,
     Evict,
     Instance,
-    InstanceMemory,
-    Memory,
     Plan,
     Reason,
     Revoke,
     Service,
     ServiceKey,
-    ServiceMemory,
     State,
     Verdict,
     World,

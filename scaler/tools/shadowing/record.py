@@ -15,7 +15,8 @@ import structlog
 from scaler.app import App
 from scaler.clock import rfc3339
 from scaler.controller import Pairs
-from scaler.decide.world import Decision, Memory, World
+from scaler.decide.memory import Memory
+from scaler.decide.world import Decision, World
 from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.tools.shadowing.notes import Shadow, Tally

@@ -1,17 +1,22 @@
-"""Services that decide alone: where nodes may not be read, or their rule says so, or they name no rule at all.
+"""Services that are not weighed against others. Those that decide alone: where nodes may not be read, or their rule
+says so, or they name no rule at all. And those at which deciding fails, which cost the others nothing.
 
 Every place of the target is given away at once. What is in the scheduler's hands and beyond the target is revoked while
-something is missing that it could keep from a node: nobody knows what is free.
+something is missing that it could keep from a node: it is not known what is free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
+from scaler.decide.demand import Demand
 from scaler.decide.draft import NOT_MADE, Draft
 from scaler.decide.groups import Group
-from scaler.decide.members import Member, is_made, may_be_revoked, newest_admission_first, why_not_admissible
-from scaler.decide.world import Policy, Reason, State
+from scaler.decide.memory import ServiceMemory
+from scaler.decide.state import Member, is_made, may_be_revoked, newest_admission_first, why_not_admissible
+from scaler.decide.world import Note, Plan, Policy, Reason, Service, ServiceKey, State, Warning
 
 
 def decide_alone(draft: Draft, now: float, policy: Policy) -> None:
@@ -82,3 +87,58 @@ def _revoke(draft: Draft, name: str, group: Group, policy: Policy, *, missing: b
         if missing or above > 0 or member.uid in demand.half_made:
             above -= 1
             draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))
+
+
+PAUSE = 300.0
+"""Seconds until it is tried again although nothing of it changed."""
+MOST_AT_FAULT = 4
+"""Services that are looked for in one part at a time; then the whole part waits."""
+_LONGEST = 500
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Why deciding about a service failed, and until when it is not tried again."""
+
+    words: str = ""
+    until: float = 0.0
+
+
+def fault_of(error: Exception, now: float) -> Fault:
+    """With the innermost place in our code."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        place = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return Fault(f"{type(error).__name__}: {error}"[:_LONGEST] + f" (at {place})", now + PAUSE)
+
+
+def nothing_of(service: Service, seen: ServiceMemory, fault: Fault, policy: Policy) -> Demand:
+    """It asks for nothing, and what was remembered of it stays."""
+    demand = Demand(Service(service.key, ()), ServiceMemory(), fault.until - PAUSE, policy)
+    demand.service, demand.seen, demand.memory, demand.until = service, seen, seen, fault.until
+    return demand
+
+
+def left_alone(key: ServiceKey, fault: Fault) -> Plan:
+    """The plan that does and says nothing else."""
+    words = f"deciding about this service failed, it is left as it is: {fault.words}"
+    return Plan(key, -1, {}, False, {}, (), notes=(Note(Warning.NOT_DECIDED, words),))
+
+
+def fault_in(plan: Plan) -> str:
+    """Why nothing was decided about the service; "" when something was."""
+    return next((note.message for note in plan.notes if note.warning is Warning.NOT_DECIDED), "")
+
+
+def at_fault(positions: Sequence[int], attempt: Callable[[Sequence[int]], object]) -> int:
+    """The first of these without which all before it can be decided about, given that all together cannot."""
+    good, bad = 0, len(positions)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            attempt(positions[:middle])
+        except Exception:
+            bad = middle
+        else:
+            good = middle
+    return positions[good]

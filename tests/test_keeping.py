@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide.keeping import Runs, to_keep
+from scaler.execute.budgets import Runs, to_keep
 from scaler.rules.rule import Ratio
 
 GROUPS = ("group0", "group1")
