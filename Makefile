@@ -96,8 +96,8 @@ bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; n
 	done
 
 .PHONY: contention
-contention: dev  ## Play many services on scarce nodes with many seeds (minutes); ARGS="--seeds 1-50 --story on-twenty"
-	@$(PY) -m tests.contention --jobs $(JOBS) $(ARGS)
+contention: dev  ## Play many services on scarce nodes with many seeds (minutes); ARGS="--seeds 1-50 --mode create"
+	@$(PY) -m tests.chaos --story all --seeds 1-20 --jobs $(JOBS) $(ARGS)
 
 .PHONY: pictures
 pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, minimums first and each service alone

@@ -1,4 +1,4 @@
-"""python -m tests.chaos [--gated | --aimed FAMILY] --seeds 0-9999 --jobs 2 --record FILE | --seed 7 -v"""
+"""python -m tests.chaos [--gated | --aimed FAMILY | --story STORY] --seeds 0-9 --jobs 2 --record FILE | --seed 7 -v"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,52 +18,77 @@ import msgspec
 from tests.chaos.aimed import FAMILIES
 from tests.chaos.plugin import faults
 from tests.chaos.schedule import Schedule, describe, gated_schedule, schedule
-from tests.chaos.stage import Played, play
+from tests.chaos.stage import play
+from tests.chaos.witness import Played
+from tests.contention.stage import play as play_story
+from tests.contention.stories import STORIES
+
+MODES = {"create": (False,), "beside": (True,), "both": (False, True)}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Chaos tests in virtual time.")
-    parser.add_argument("--seeds", metavar="A-B", default="0-99", help="play these schedules")
-    parser.add_argument("--seed", type=int, help="play this one only")
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Faults in virtual time.")
+    parser.add_argument("--seeds", metavar="A-B", default="0-99", help="play these")
+    parser.add_argument("--seed", type=int, help="play this one only, and print its schedule")
     parser.add_argument("--gated", action="store_true", help="services whose pods others make")
     parser.add_argument("--aimed", choices=FAMILIES, default="", help="histories aimed at what random ones rarely meet")
+    parser.add_argument("--story", choices=("all", *STORIES), action="append", help="services on scarce nodes instead")
+    parser.add_argument("--mode", choices=MODES, default="both", help="of stories: who makes the pods")
+    parser.add_argument("--alone", action="store_true", help="of stories: no arbitration, to compare; never fails")
+    parser.add_argument("--closely", action="store_true", help="of stories: make every decision twice")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--record", type=Path, help="what was played goes here at once, and is not played again")
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no schedule after so many minutes")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no history after so many minutes")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the schedule and its whole trace")
     args = parser.parse_args()
-    if args.seed is not None:
-        return _one(args.seed, _schedules(args), verbose=args.verbose)
-    first, _, last = args.seeds.partition("-")
-    return _many(range(int(first), int(last or first) + 1), args)
+    if args.seed is not None and not args.story:
+        return _one(args)
+    failed = [_many(what, history, args) for what, history in _histories(args).items()]
+    return any(failed) and not args.alone
 
 
-def _schedules(args: argparse.Namespace) -> Callable[[int], Schedule]:
-    if args.aimed:
-        return FAMILIES[args.aimed]
-    return gated_schedule if args.gated else schedule
+def _histories(args: argparse.Namespace) -> dict[str, Callable[[int], Played]]:
+    """What is played with every seed."""
+    if not args.story:
+        return {args.aimed or ("gated" if args.gated else "random"): partial(_played, args.gated, args.aimed)}
+    return {
+        f"{story}, {'beside Ascend Operator' if beside else 'own pods'}{', each alone' if args.alone else ''}": partial(
+            play_story, story, beside=beside, arbitration=not args.alone, closely=args.closely
+        )
+        for beside in MODES[args.mode]
+        for story in (STORIES if "all" in args.story else args.story)
+    }
 
 
-def _one(seed: int, schedules: Callable[[int], Schedule], *, verbose: bool) -> int:
-    made = schedules(seed)
-    result = play(made, keep_trace=verbose)
+def _schedule(seed: int, gated: bool, aimed: str) -> Schedule:
+    return FAMILIES[aimed](seed) if aimed else gated_schedule(seed) if gated else schedule(seed)
+
+
+def _played(gated: bool, aimed: str, seed: int) -> Played:
+    return msgspec.convert(play(_schedule(seed, gated, aimed), family=aimed), Played, from_attributes=True)
+
+
+def _one(args: argparse.Namespace) -> int:
+    made = _schedule(args.seed, args.gated, args.aimed)
+    result = play(made, keep_trace=args.verbose, family=args.aimed)
     print(describe(made))
     print("\n".join(result.trace))
-    _tell(msgspec.convert(result, Played, from_attributes=True))
+    _tell("", result)
     print(f"trace {result.digest}")
     return bool(result.failures)
 
 
-def _many(seeds: range, args: argparse.Namespace) -> int:
+def _many(what: str, history: Callable[[int], Played], args: argparse.Namespace) -> bool:
     """An interrupted run says what it has played, and goes on from its record when it is started again."""
+    first, _, last = args.seeds.partition("-")
+    seeds = range(int(first), int(last or first) + 1) if args.seed is None else range(args.seed, args.seed + 1)
     before = [one for one in _recorded(args.record) if one.seed in seeds]
-    done = {one.seed for one in before}
-    began, played = time.perf_counter(), list(before)
-    todo = [seed for seed in seeds if seed not in done]
+    began, all_played = time.perf_counter(), list(before)
+    todo = [seed for seed in seeds if seed not in {one.seed for one in before}]
     try:
-        for one in _played(todo, partial(_play, _schedules(args)), args.jobs):
-            played.append(one)
-            _tell(one)
+        for one in _each(partial(_to_its_end, history), todo, args.jobs):
+            all_played.append(one)
+            _tell(what, one)
             if args.record:
                 with args.record.open("ab") as record:
                     record.write(msgspec.json.encode(one) + b"\n")
@@ -71,10 +96,10 @@ def _many(seeds: range, args: argparse.Namespace) -> int:
                 break
     except KeyboardInterrupt:
         print("interrupted")
-    wall = time.perf_counter() - began
-    _sum_up(played)
-    print(f"{len(played)} of {len(seeds)} schedules; {len(played) - len(before)} now, in {wall / 60:.1f} min")
-    return any(one.failures for one in played)
+    _sum_up(what, all_played)
+    minutes = (time.perf_counter() - began) / 60
+    print(f"{len(all_played)} of {len(seeds)} histories; {len(all_played) - len(before)} now, in {minutes:.1f} min")
+    return any(one.failures for one in all_played)
 
 
 def _recorded(record: Path | None) -> Iterator[Played]:
@@ -83,56 +108,52 @@ def _recorded(record: Path | None) -> Iterator[Played]:
     return (msgspec.json.decode(line, type=Played) for line in lines if line.endswith(b"\n"))
 
 
-def _played(seeds: Iterable[int], play: Callable[[int], Played], jobs: int) -> Iterator[Played]:
+def _each(history: Callable[[int], Played], seeds: Sequence[int], jobs: int) -> Iterator[Played]:
     if jobs == 1:
-        _settle_down()
-        yield from map(play, seeds)
+        _begin(signal.default_int_handler)
+        yield from map(history, seeds)
         return
     with multiprocessing.get_context("fork").Pool(jobs, _begin, maxtasksperchild=200) as pool:
-        yield from pool.imap_unordered(play, seeds)
+        yield from pool.imap_unordered(history, seeds)
 
 
-def _begin() -> None:
-    """Of a process beside the first: who interrupts means the first."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _settle_down()
-
-
-def _settle_down() -> None:
-    """Garbage is looked for after each history, not in it, and not among what was loaded before."""
+def _begin(interrupt: signal._HANDLER = signal.SIG_IGN) -> None:
+    """Of a process: an interrupt means the first one. Garbage is collected after each history, not in it, and not among
+    what was loaded before."""
+    signal.signal(signal.SIGINT, interrupt)
     gc.freeze()
     gc.disable()
 
 
-def _play(schedules: Callable[[int], Schedule], seed: int) -> Played:
+def _to_its_end(history: Callable[[int], Played], seed: int) -> Played:
     """One that cannot be played to its end has failed."""
     try:
-        return msgspec.convert(play(schedules(seed)), Played, from_attributes=True)
+        return history(seed)
     except Exception as error:
-        return Played(seed, [f"not played to its end: {error!r}"], [], {}, 0, 0.0, 0.0)
+        return Played(seed, [f"not played to its end: {error!r}"])
     finally:
         gc.collect()
 
 
-def _tell(played: Played) -> None:
-    for failure in played.failures:
-        print(f"seed {played.seed}: FAILED {failure}", flush=True)
-    for gap in played.gaps:
-        print(f"seed {played.seed}: known gap: {gap}", flush=True)
+def _tell(what: str, one: Played) -> None:
+    for failure in one.failures:
+        print(f"{what} seed {one.seed}: FAILED {failure}".lstrip(), flush=True)
+    for gap in one.gaps:
+        print(f"{what} seed {one.seed}: known gap: {gap}".lstrip(), flush=True)
 
 
-def _sum_up(played: list[Played]) -> None:
+def _sum_up(what: str, played: list[Played]) -> None:
     counts = Counter[str]()
     for one in played:
         counts.update(one.counts)
-    for what, number in sorted(counts.items()):
-        print(f"{number:10,} {what}")
+    for counted, number in sorted(counts.items()):
+        print(f"{number:10,} {counted}")
     failed = sorted(one.seed for one in played if one.failures)
-    print(f"{faults(counts.items()).total():,} faults; {sum(len(one.gaps) for one in played)} known gaps")
-    print(f"{len(failed)} schedules failed: {', '.join(map(str, failed)) or 'none'}")
-    most = [max((getattr(one, what) for one in played), default=0) for what in ("busiest", "rest_after", "longest")]
-    print(f"most writes of one life in a minute: {most[0]}; at rest at most {most[1]:.0f} s after the storm")
-    print(f"longest turn of the loop: {most[2]:.2f} s of CPU")
+    gaps, digests = sum(len(one.gaps) for one in played), {one.digest for one in played}
+    print(f"{faults(counts.items()).total():,} faults; {gaps} known gaps; {len(digests)} different histories")
+    for measured in dict.fromkeys(name for one in played for name in one.most):
+        print(f"{max(one.most.get(measured, 0.0) for one in played):10,.2f} {measured}, at most")
+    print(f"{what}: {len(failed)} failed: {', '.join(map(str, failed)) or 'none'}")
 
 
 if __name__ == "__main__":

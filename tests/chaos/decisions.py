@@ -9,11 +9,43 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from scaler.decide.invariants import violations
 from scaler.decide.world import NOBODY, Admit, Decision, Evict, Instance, Plan, Service, World
 from scaler.rules.rule import Ratio
+from tests.chaos.witness import Witness
+from tests.chaos.writes import Writes
 
 DUE_BACK = 300.0
 """Seconds after their grace period for which the room of ending pods is still to come."""
+
+
+class Decisions:
+    """Judges every decision of every process before it is carried out, and notes whom the scaler may evict."""
+
+    def __init__(self, witness: Witness, writes: Writes) -> None:
+        self.had_turn: set[str] = set()
+        """uid of every instance that had its turn (3b.5), as the last decision remembers it."""
+        self.targets: dict[str, dict[str, int]] = {}
+        """By service, of the last decision."""
+        self._witness = witness
+        self._writes = writes
+
+    def judge(self, life: str, world: World, decision: Decision) -> None:
+        self._witness.counts["decision"] += 1
+        known = (one for service in decision.memory.services.values() for one in service.instances.items())
+        self.had_turn = {uid for uid, memory in known if memory.turns or memory.turn_over}
+        for found in (*violations(world, decision), *wrong(world, decision)):
+            self._witness.fail(f"{life}: {found}")
+        for plan in decision.plans:
+            self.targets[str(plan.key)] = dict(plan.target)
+            if plan.actions:
+                self._note(life, plan)
+
+    def _note(self, life: str, plan: Plan) -> None:
+        evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
+        self._writes.evicted.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
+        actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)
+        self._witness.note(f"{life} decides for {plan.key}: target {plan.target}: {actions}")
 
 
 def wrong(world: World, decision: Decision) -> Iterator[str]:

@@ -20,7 +20,7 @@ from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.play import silence_logs
-from tests.chaos.witness import LEASE
+from tests.chaos.writes import LEASE
 from tests.faults import WRITES, Fault, Faults, Rule
 from tests.jobs import NAMESPACE, job, manifest, rule_config_map, rule_document
 from tests.rig import NODE, START, Rig, controller, rig

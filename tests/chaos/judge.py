@@ -6,101 +6,134 @@ Attainable ratios are found by trying them all. Shares nothing with scaler.decid
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from scaler.decide.world import Complete, Plan, Revoke, State, Verdict
-from scaler.kube.api import ASCEND_JOBS, NODES, POD_GROUPS, PODS, SERVICES
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES
 from scaler.rules.rule import ALL
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
-from tests.chaos import outside
-from tests.chaos.operations import Deeds
-from tests.chaos.outside import Instance
+from tests.chaos.operations import Operations
+from tests.chaos.view import Instance, View, view_of
 from tests.chaos.witness import Witness
-from tests.chaos.world import GROUPS, Service, World, training_job
+from tests.chaos.world import Service, World, training_job
 from tests.simulation.kinds import Ratio
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """One instance as its objects show it: pods that run on good nodes, pods bound, pods ended, pods in all."""
+class AtRest(msgspec.Struct, frozen=True):
+    """One service: its instances, the ladder that holds, and the nodes of its pool that take pods and have none."""
 
-    job: str
-    group: str
-    expected: int
-    running: int
-    bound: int
-    ended: int
-    pods: int
+    service: Service
+    instances: Sequence[Instance]
+    ladder: tuple[Ratio, ...]
+    free: int
+
+    def of(self, group: str) -> list[Instance]:
+        return [one for one in self.instances if one.group == group]
+
+    def each(self, ratio: Ratio) -> Iterator[tuple[str, list[Instance], int]]:
+        """Of both groups: name, instances, and how many of them the ratio has."""
+        return ((group, self.of(group), number) for group, number in zip(self.service.groups, ratio, strict=True))
+
+    def covers(self, ratio: Ratio) -> bool:
+        """There are jobs enough."""
+        return all(len(own) >= number for _, own, number in self.each(ratio))
+
+    def satisfies(self, ratio: Ratio) -> bool:
+        return all(sum(one.whole for one in own) >= number for _, own, number in self.each(ratio))
+
+    def attains(self, ratio: Ratio) -> bool:
+        """With what is bound where it is, and the cheapest completions on what is free.
+
+        A pod that ended and that nobody removed keeps its instance from ever being whole.
+        """
+        costs = [
+            sorted(one.size - len(one.bound) for one in own if not one.ended)[:number]
+            for _, own, number in self.each(ratio)
+        ]
+        enough = all(len(found) == number for found, number in zip(costs, ratio, strict=True))
+        return enough and sum(map(sum, costs)) <= self.free
 
     @property
-    def whole(self) -> bool:
-        return self.running == self.expected
+    def target(self) -> Ratio:
+        """What the service works towards: the smallest ratio not yet satisfied, of those for which there are jobs."""
+        reachable = [ratio for ratio in self.ladder if self.covers(ratio)] or [self.ladder[-1]]
+        return next((ratio for ratio in reversed(reachable) if not self.satisfies(ratio)), reachable[0])
+
+    @property
+    def rolls(self) -> bool:
+        """Some owner has instances of two revisions."""
+        own = self.instances
+        return len({(one.owner, one.revision) for one in own}) > len({one.owner for one in own})
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.instances))
 
 
 class Judge:
-    """`deeds`: what users wrote last."""
+    """`operations`: what users wrote last."""
 
-    def __init__(self, cluster: SimCluster, world: World, witness: Witness, deeds: Deeds) -> None:
+    def __init__(self, cluster: SimCluster, world: World, witness: Witness, operations: Operations) -> None:
         self._cluster = cluster
         self._world = world
-        self._deeds = deeds
-        self._witness = witness
+        self._operations = operations
         self._fail = witness.fail
+        self._view = View()
         self.said: dict[str, dict[str, str]] = {}
+        """Service -> instance -> reason, as the status says at rest."""
         self.half_made = False
         """Whether something broken is left at rest: since when it is so is memory, and ends with the process."""
 
     def at_rest(self) -> list[str]:
         """Fails what is promised and does not hold; returns what is not promised and does not hold either."""
+        self._view = view_of(self._cluster)
         if not self._world.gated:
             self._foreign_things()
-        found = outside.instances(self._cluster)
-        for name in outside.unexplained(self._cluster, found):
+        for name in self._view.unexplained():
             self._fail(f"L2: {name} is held without a reason")
+        for (key, instance), reason in self._view.reasons.items():
+            self.said.setdefault(key, {})[instance] = reason
         gaps: list[str] = []
         for service in self._world.services:
-            own = [one for one in found if one.service == service.key]
-            standings = self._standings(service, own)
-            ladder = self._wanted(service, own, standings)
+            own = [one for one in self._view.instances if one.service == service.key]
+            ladder = self._operations.ladders[service.name]
+            found = self._limited(AtRest(service, own, ladder, self._view.free("pool").count(service.pool)))
             if service.kind is not None:
-                self._released_whole(own, standings, ladder)
-                gaps += self._rolled_out(service, own, standings, ladder)
+                self._released_whole(found)
+                gaps += self._rolled_out(found)
                 continue
-            self._whole_or_nothing(service, standings, ladder)
-            self._no_surplus_waits(service.name, standings, ladder)
+            self._whole_or_nothing(found)
+            self._no_surplus_waits(found)
             if not self._world.shared:
-                gaps += self._largest_ratio(service, standings, ladder)
+                gaps += self._largest_ratio(found)
         return gaps
 
-    def _wanted(
-        self, service: Service, own: Sequence[Instance], standings: Sequence[Standing]
-    ) -> tuple[Ratio, ...]:  # fmt: skip
-        """3c: the ladder without the ratios larger than the smallest with as many instances as somebody wants. At rest
+    def _limited(self, found: AtRest) -> AtRest:
+        """3c: without the ratios larger than the smallest with as many instances as `spec.replicas` asks for. At rest
         nothing beyond is bound, but for pairs of revisions."""
-        ladder = self._deeds.ladders[service.name]
-        if _rolls(own):
-            standings = ()
-        found = outside.elastic_service(self._cluster, service.namespace, service.name)
-        wanted = found["spec"].get("replicas", ALL) if found else ALL
-        if wanted > sum(ladder[0]):
-            return ladder
-        left = ladder[max(at for at, ratio in enumerate(ladder) if sum(ratio) >= wanted) :] if wanted else ((0, 0),)
-        for group, number in zip(GROUPS, left[0], strict=True):
-            if sum(s.group == group and s.bound > 0 for s in standings) > number:
-                self._fail(f"3c: {service.name} keeps more {group} than {left[0]}: {words(standings)}")
+        service, ladder = found.service, found.ladder
+        about = self._view.elastic_service(service.namespace, service.name)
+        replicas = about["spec"].get("replicas", ALL) if about else ALL
+        if replicas > sum(ladder[0]):
+            return found
+        enough = max(at for at, ratio in enumerate(ladder) if sum(ratio) >= replicas) if replicas else 0
+        left = msgspec.structs.replace(found, ladder=ladder[enough:] if replicas else ((0, 0),))
+        for group, own, number in left.each(left.ladder[0]):
+            if sum(bool(one.bound) for one in own) > number and not found.rolls:
+                self._fail(f"3c: {service.name} keeps more {group} than {left.ladder[0]}: {found}")
         return left
 
-    def status_agrees(self, plans: Sequence[Plan]) -> None:
+    def status_agrees(self, plans: Sequence[Plan], had_turn: AbstractSet[str]) -> None:
         """L2 outside the process: the status said of each instance what a fresh look at the objects says.
 
         But for what is memory: `Revoked`, where a fresh look sees an instance that waits, and who had its turn.
         """
         for plan in plans:
             said = self.said.get(str(plan.key), {})
-            if plan.key.rule and not agrees(said, plan.verdicts, self._witness.had_turn):
+            if plan.key.rule and not agrees(said, plan.verdicts, had_turn):
                 found = {verdict.name: verdict.reason.value for verdict in plan.verdicts}
                 self._fail(f"L2: status of {plan.key} says {said}, a fresh look {found}")
 
@@ -113,41 +146,6 @@ class Judge:
         may = {(Revoke, v.uid) for v in waiting} | {(Complete, v.uid) for v in broken}
         return bool(plan.actions) and {(type(action), action.uid) for action in plan.actions} <= may
 
-    def read_status(self) -> None:
-        """What the ElasticServices say now: the reason of each instance."""
-        for (service, instance), reason in outside.reasons(self._cluster).items():
-            self.said.setdefault(service, {})[instance] = reason
-
-    # what is there
-
-    def _standings(self, service: Service, found: Sequence[Instance]) -> list[Standing]:
-        """Held pods count as none: an instance has the pods that were released."""
-        ready = outside.ready_nodes(self._cluster)
-        standings = []
-        for one in found:
-            group = GROUPS[service.groups.index(one.group)]
-            bound = [pod for pod in one.staying if objects.node_of(pod)]
-            runs = [pod for pod in bound if objects.phase(pod) == "Running" and objects.node_of(pod) in ready]
-            ended = sum(objects.ended(pod) for pod in bound)
-            standings.append(
-                Standing(one.name, group, one.size, len(runs), len(bound), ended, len(one.released))
-            )  # fmt: skip
-        return standings
-
-    def _free_nodes(self, pool: str) -> int:
-        """Nodes of the pool that take pods and have none."""
-        nodes = {
-            objects.name(node)
-            for node in self._cluster.peek(NODES)
-            if objects.labels_of(node).get("pool") == pool
-            and objects.node_ready(node)
-            and not objects.spec(node).get("unschedulable")
-        }
-        used = {objects.node_of(pod) for pod in self._cluster.peek(PODS) if not objects.ended(pod)}
-        return len(nodes - used)
-
-    # what is promised
-
     def _foreign_things(self) -> None:
         for job in self._cluster.peek(ASCEND_JOBS, "training"):
             if job["spec"] != training_job()["spec"] or job.get("status"):
@@ -158,93 +156,81 @@ class Judge:
                 if objects.owner_uid(obj) and objects.owner_uid(obj) not in owners:
                     self._fail(f"S8: {resource.plural} {objects.name(obj)} outlived its job")
 
-    def _whole_or_nothing(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> None:
+    def _whole_or_nothing(self, found: AtRest) -> None:
         """S2: all of an instance or none of it; what is left of a broken one waits until there is a slot for it."""
-        groups = {objects.owner_uid(g) for g in self._cluster.peek(POD_GROUPS, service.namespace)}
-        uids = {objects.name(job): objects.uid(job) for job in self._cluster.peek(ASCEND_JOBS, service.namespace)}
-        for standing in standings:
-            if standing.pods not in (0, standing.expected) and not self._may_wait(standing, standings, ladder):
-                self._fail(f"S2: {standing.job} has {standing.pods} of {standing.expected} pods at rest")
-            if (uids[standing.job] in groups) != (standing.pods > 0):
-                self._fail(f"S2: {standing.job} has {standing.pods} pods and a PodGroup that does not fit them")
+        groups = {objects.owner_uid(g) for g in self._cluster.peek(POD_GROUPS, found.service.namespace)}
+        for one in found.instances:
+            pods = len(one.released)
+            if pods not in (0, one.size) and not self._may_wait(one, found):
+                self._fail(f"S2: {one.name} has {pods} of {one.size} pods at rest")
+            if (objects.uid(one.job) in groups) != (pods > 0):
+                self._fail(f"S2: {one.name} has {pods} pods and a PodGroup that does not fit them")
 
-    def _released_whole(
-        self, own: Sequence[Instance], standings: Sequence[Standing], ladder: tuple[Ratio, ...]
-    ) -> None:  # fmt: skip
+    def _released_whole(self, found: AtRest) -> None:
         """S2 of pods that others make: all of an instance is released or none of it."""
-        for one, standing in zip(own, standings, strict=True):
-            if one.half and not self._may_wait(standing, standings, ladder):
+        for one in found.instances:
+            if one.half and not self._may_wait(one, found):
                 self._fail(f"S2: {one.name} is half released at rest")
 
-    def _rolled_out(
-        self, service: Service, own: Sequence[Instance], standings: Sequence[Standing], ladder: tuple[Ratio, ...]
-    ) -> list[str]:
+    def _rolled_out(self, found: AtRest) -> list[str]:
         """3.8 and L1 of pods that others make. During a rollout that cannot end there are no numbers to reach."""
-        if _rolls(own):
+        if found.rolls:
             self.half_made = True
-            if self._must_end(service, ladder):
-                self._fail(f"3.8: the rollout of {service.name} does not end")
-            return [f"{service.name}: its rollout does not end"]
-        self.half_made |= any(s.bound and s.bound < s.expected for s in standings)
-        self._no_surplus_waits(service.name, standings, ladder)
-        self._reached(service, standings, ladder)
+            if self._must_end(found):
+                self._fail(f"3.8: the rollout of {found.service.name} does not end")
+            return [f"{found.service.name}: its rollout does not end"]
+        self.half_made |= any(one.bound and len(one.bound) < one.size for one in found.instances)
+        self._no_surplus_waits(found)
+        self._reached(found)
         return []
 
-    def _must_end(self, service: Service, ladder: tuple[Ratio, ...]) -> bool:
+    def _must_end(self, found: AtRest) -> bool:
         """A rollout of instances none of which has to be held, with nodes for one more of each group."""
-        wanted = self._deeds.told[service.name][0]
-        none_held = all(number <= most for number, most in zip(wanted, ladder[0], strict=True))
-        return none_held and self._free_nodes(service.pool) >= sum(service.pods)
+        replicas = self._operations.specs[found.service.name][0]
+        none_held = all(number <= most for number, most in zip(replicas, found.ladder[0], strict=True))
+        return none_held and found.free >= sum(found.service.pods)
 
-    def _may_wait(self, half: Standing, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> bool:
+    def _may_wait(self, half: Instance, found: AtRest) -> bool:
         """Whether what is bound of an instance has no slot to be completed in: others fill its group."""
         self.half_made = True
-        others = sum(s.group == half.group and s.pods == s.expected for s in standings)
-        return half.bound > 0 and others >= target_of(standings, ladder)[GROUPS.index(half.group)]
+        others = sum(len(one.released) == one.size for one in found.of(half.group))
+        return bool(half.bound) and others >= dict(zip(found.service.groups, found.target, strict=True))[half.group]
 
-    def _no_surplus_waits(self, name: str, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> None:
+    def _no_surplus_waits(self, found: AtRest) -> None:
         """3.5: while something is missing, nothing that is too much waits for a node."""
-        target = target_of(standings, ladder)
-        for group, number in zip(GROUPS, target, strict=True):
-            own = [s for s in standings if s.group == group]
-            waiting = [s for s in own if s.pods and not s.bound]
-            if waiting and not satisfied(target, standings) and len(waiting) + sum(s.whole for s in own) > number:
-                self._fail(f"3.5: {name} {group} waits with more than {target}: {words(standings)}")
+        target = found.target
+        for group, own, number in found.each(target):
+            waiting = [one for one in own if one.released and not one.bound]
+            if waiting and not found.satisfies(target) and len(waiting) + sum(one.whole for one in own) > number:
+                self._fail(f"3.5: {found.service.name} {group} waits with more than {target}: {found}")
 
-    def _largest_ratio(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> list[str]:
+    def _largest_ratio(self, found: AtRest) -> list[str]:
         """L1: the largest ratio that its jobs and nodes allow, as far as nothing bound has to move for it."""
-        reached = self._reached(service, standings, ladder)
+        reached, service = self._reached(found), found.service
         if reached is None:
             return []
-        everywhere = self._free_nodes(service.pool) + sum(s.bound for s in standings)
-        could = next((r for r in ladder if _covered(r, standings) and service.nodes_for(r) <= everywhere), (0, 0))
+        everywhere = found.free + sum(len(one.bound) for one in found.instances)
+        could = next((r for r in found.ladder if found.covers(r) and service.nodes_for(r) <= everywhere), (0, 0))
         if could == reached:
             return []
-        if self._mindie_should_have_helped(service, standings, ladder):
-            self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {words(standings)}")
-        return [f"{service.name} stays at {reached}, {could} needs bound pods to go: {words(standings)}"]
+        if self._mindie_should_have_helped(found):
+            self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {found}")
+        return [f"{service.name} stays at {reached}, {could} needs bound pods to go: {found}"]
 
-    def _reached(self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> Ratio | None:
+    def _reached(self, found: AtRest) -> Ratio | None:
         """The ratio that it runs; None, and a failure, when a larger one was to be had without moving what is bound."""
-        reached = next((r for r in ladder if satisfied(r, standings)), (0, 0))
-        within = next((r for r in ladder if attainable(r, standings, self._free_nodes(service.pool))), (0, 0))
+        reached = next(filter(found.satisfies, found.ladder), (0, 0))
+        within = next(filter(found.attains, found.ladder), (0, 0))
         if reached == within:
             return reached
-        self._fail(f"L1: {service.name} reached {reached}, {within} was attainable: {words(standings)}")
+        self._fail(f"L1: {found.service.name} reached {reached}, {within} was attainable: {found}")
         return None
 
-    def _mindie_should_have_helped(
-        self, service: Service, standings: Sequence[Standing], ladder: tuple[Ratio, ...]
-    ) -> bool:
+    def _mindie_should_have_helped(self, found: AtRest) -> bool:
         """Below the minimum for want of a decode instance while a prefill instance more than the minimum's runs."""
-        prefill, decode = (sum(s.whole for s in standings if s.group == group) for group in GROUPS)
-        waits = any(s.group == GROUPS[1] and s.pods and not s.bound for s in standings)
-        return service.mindie and waits and prefill > ladder[-1][0] and decode < ladder[-1][1]
-
-
-def _rolls(own: Sequence[Instance]) -> bool:
-    """Some maker has instances of two revisions."""
-    return len({(one.maker, one.revision) for one in own}) > len({one.maker for one in own})
+        prefill, decode = (sum(one.whole for one in found.of(group)) for group in found.service.groups)
+        waits = any(one.released and not one.bound for one in found.of(found.service.groups[1]))
+        return found.service.mindie and waits and prefill > found.ladder[-1][0] and decode < found.ladder[-1][1]
 
 
 def agrees(said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: AbstractSet[str]) -> bool:
@@ -267,41 +253,3 @@ def _only_order_differs(
     held = [v for v in verdicts if v.group == other.group and v.state is State.HELD]
     words = Counter(said[v.name] for v in held if said[v.name] != "Revoked")
     return other in held and any(v.uid in had_turn for v in held) and words <= Counter(v.reason.value for v in held)
-
-
-def target_of(standings: Sequence[Standing], ladder: tuple[Ratio, ...]) -> Ratio:
-    """What the service works towards: the smallest ratio that is not satisfied, of those for which there are jobs."""
-    reachable = [ratio for ratio in ladder if _covered(ratio, standings)] or [ladder[-1]]
-    return next((ratio for ratio in reversed(reachable) if not satisfied(ratio, standings)), reachable[0])
-
-
-def satisfied(ratio: Ratio, standings: Sequence[Standing]) -> bool:
-    return all(
-        sum(s.whole for s in standings if s.group == group) >= number
-        for group, number in zip(GROUPS, ratio, strict=True)
-    )
-
-
-def _covered(ratio: Ratio, standings: Sequence[Standing]) -> bool:
-    """There are jobs enough."""
-    return all(
-        len([s for s in standings if s.group == group]) >= number for group, number in zip(GROUPS, ratio, strict=True)
-    )
-
-
-def attainable(ratio: Ratio, standings: Sequence[Standing], free: int) -> bool:
-    """With what is bound where it is, and the cheapest completions on what is free.
-
-    A pod that ended and that nobody removed keeps its instance from ever being whole.
-    """
-    cost = 0
-    for group, number in zip(GROUPS, ratio, strict=True):
-        own = sorted(s.expected - s.bound for s in standings if s.group == group and not s.ended)
-        if len(own) < number:
-            return False
-        cost += sum(own[:number])
-    return cost <= free
-
-
-def words(standings: Sequence[Standing]) -> str:
-    return ", ".join(f"{s.job} {s.running}/{s.bound}/{s.pods} of {s.expected}" for s in standings)

@@ -19,13 +19,13 @@ from scaler.sim.actors.nodes import NodeFate, change_node
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
-from tests.chaos import hostile, outside, world
+from tests.chaos import hostile, world
 from tests.chaos.catalogue import SCALED, Event
-from tests.chaos.healthy_tenant import Onlooker
-from tests.chaos.outside import Instance
 from tests.chaos.replica import Replica
-from tests.chaos.witness import LEASE, OWN_SUFFIXES
+from tests.chaos.view import Instance, view_of
+from tests.chaos.witness import HealthyTenant
 from tests.chaos.world import HEALTHY, Service, World
+from tests.chaos.writes import LEASE, OWN_SUFFIXES
 from tests.deployed_operator import DEPLOYMENT, deployment
 from tests.simulation import applying, kinds
 from tests.simulation.kinds import Ratio
@@ -44,14 +44,14 @@ _AT_ONCE = DeleteOptions(grace_period_seconds=0)
 DECODE = (world.GROUPS[1], kinds.GROUPS[1])
 
 
-class Deeds:
-    """`ladders` has the ladder that the user wrote last, per service; `told` the instances and the image that the user
-    of a service whose pods others make wrote last."""
+class Operations:
+    """`ladders` has the ladder that the user wrote last, per service; `specs` the instances and the image that the
+    user of a service whose pods others make wrote last."""
 
     def __init__(self, cluster: SimCluster, clock: Clock, planned: World, replicas: list[Replica]) -> None:
         self.ladders: dict[str, tuple[Ratio, ...]] = {service.name: service.ladder for service in planned.services}
         self._first_ladders = dict(self.ladders)
-        self.told: dict[str, tuple[Ratio, str]] = {
+        self.specs: dict[str, tuple[Ratio, str]] = {
             service.name: (service.jobs, kinds.Spot().image) for service in planned.services
         }
         self._applied: dict[str, Sequence[Object]] = {}
@@ -61,7 +61,7 @@ class Deeds:
         self._replicas = replicas
         self._taken: list[tuple[str, str]] = []
         self._furnished = clock.now() + 1.0
-        self.onlooker: Onlooker | None = None
+        self.healthy: HealthyTenant | None = None
         """Of the healthy service, where there is one."""
 
     async def do(self, event: Event) -> bool:
@@ -134,8 +134,8 @@ class Deeds:
         then = max(self._clock.now() - seconds, self._furnished)
         self._cluster.restore(self._cluster.server.store.back_up(then))
         self._cut_watches()
-        if self.onlooker is not None:
-            self.onlooker.expect(RESTORED, hurt=RESTORED)
+        if self.healthy is not None:
+            self.healthy.expect(RESTORED, hurt=RESTORED)
 
     async def _hostile(self, event: Event) -> None:
         """What is refused has been tried."""
@@ -160,8 +160,8 @@ class Deeds:
     async def _hurt(self, event: Event) -> None:
         """One instance of the healthy service is killed, and must be back in `amount` seconds."""
         pods = self._cluster.peek(PODS, HEALTHY.namespace)
-        assert self.onlooker is not None
-        self.onlooker.expect(event.amount)
+        assert self.healthy is not None
+        self.healthy.expect(event.amount)
         await self._end(event, HEALTHY.namespace, pods[:1])
 
     async def _end(self, event: Event, namespace: str, pods: Sequence[Object]) -> None:
@@ -178,7 +178,7 @@ class Deeds:
     def _instances(self, service: Service, subject: str) -> list[Instance]:
         """The one of the job that is the subject, or all of the service; pods that outlive their job count."""
         if service.kind is not None:
-            return [one for one in outside.instances(self._cluster) if one.service == service.key]
+            return [one for one in view_of(self._cluster).instances if one.service == service.key]
         pods = [
             pod
             for pod in self._cluster.peek(PODS, service.namespace)
@@ -217,12 +217,12 @@ class Deeds:
             await self._cluster.create(ASCEND_JOBS, service.namespace, job)
 
     async def _to_makers(self, event: Event, service: Service) -> None:
-        (prefill, decode), image = self.told[service.name]
+        (prefill, decode), image = self.specs[service.name]
         number = int(event.amount)
         if event.what == "scaled":
-            self.told[service.name] = ((max(1, service.jobs[0] + number % 3 - 1), decode), image)
+            self.specs[service.name] = ((max(1, service.jobs[0] + number % 3 - 1), decode), image)
         elif event.what == "updated":
-            self.told[service.name] = ((prefill, decode), f"server:{number}")
+            self.specs[service.name] = ((prefill, decode), f"server:{number}")
         elif event.what == "applied anew" and service.kind is kinds.ASCEND_JOBS:
             # Ascend Operator takes the pods of the job before for the new one's, and never looks again when they go.
             raise NotFoundError(404, "NotFound", "not with this operator")
@@ -232,12 +232,12 @@ class Deeds:
 
     async def apply(self, service: Service) -> None:
         """`kubectl apply --prune` of what the user of a service whose pods others make wrote last."""
-        made, before = world.made_by_others(service, *self.told[service.name]), self._applied.get(service.name, ())
+        made, before = world.made_by_others(service, *self.specs[service.name]), self._applied.get(service.name, ())
         self._applied[service.name] = await applying.apply(self._cluster, made, prune=before)
 
     async def _scale(self, service: Service, number: int) -> None:
         """NotFoundError while there is no object about it yet."""
-        found = outside.elastic_service(self._cluster, service.namespace, service.name)
+        found = view_of(self._cluster).elastic_service(service.namespace, service.name)
         if found is None:
             raise NotFoundError(404, "NotFound", "no ElasticService")
         patch, place = {"spec": {"replicas": number}}, (service.namespace, objects.name(found))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from tests.chaos.stage import Result
+from tests.chaos.witness import Played
 
 PROPERTY = "chaos"
 HARM = ("event: ", "api fault: ", "lingering write", "stale list")
@@ -18,24 +18,16 @@ def faults(counts: Iterable[tuple[str, int]]) -> Counter[str]:
     return Counter({what: number for what, number in counts if what.startswith(HARM)})
 
 
-def told(result: Result) -> tuple[str, dict[str, int]]:
+def done(played: Played) -> tuple[str, dict[str, int]]:
     """For `record_property`: what was done in one schedule."""
-    return PROPERTY, dict(faults(result.counts.items()))
+    return PROPERTY, dict(faults(played.counts.items()))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """One line, and one for each class."""
-    played = [
-        counts
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if getattr(report, "when", "") == "call"
-        for name, counts in getattr(report, "user_properties", ())
-        if name == PROPERTY
-    ]
-    total = Counter[str]()
-    for counts in played:
-        total.update(counts)
+    calls = [one for found in terminalreporter.stats.values() for one in found if getattr(one, "when", "") == "call"]
+    played = [counts for one in calls for name, counts in getattr(one, "user_properties", ()) if name == PROPERTY]
+    total = sum(map(Counter, played), Counter[str]())
     if played:
         terminalreporter.write_line(f"chaos: {len(played)} schedules with {total.total():,} faults")
         words = ", ".join(f"{what.partition(': ')[2] or what} {number}" for what, number in sorted(total.items()))

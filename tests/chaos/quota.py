@@ -1,31 +1,31 @@
-"""Somebody else who holds pods by a gate of their own, as quota systems do, and lets them go after a moment."""
+"""A quota system that holds pods by a gate of its own and takes the gate off after a moment."""
 
 from __future__ import annotations
 
 from scaler.clock import Clock, seconds_of
 from scaler.kube.api import PODS, KubeApi, Object, PatchType
-from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn
+from scaler.sim.actors.controller import StandIn, attempt
 from scaler.sim.actors.mirror import key_of
 from scaler.sim.apiserver.admission import Review
-from tests.chaos.releases import gates_of
+from tests.chaos.patches import gates_of
 
 QUOTA = "acme.io/quota"
-"""Their gate, and the label of the namespaces whose pods get it."""
+"""Its gate, and the label of the namespaces whose pods get it."""
 PAUSE = 4.0
-"""Seconds for which they hold a pod."""
+"""Seconds for which it holds a pod."""
+_TAKE_OFF = {"spec": {"schedulingGates": [{"$patch": "delete", "name": QUOTA}]}}
 
 
 def hold_for_quota(review: Review) -> Object:
-    """The hook that puts their gate on."""
+    """The hook that puts the gate on."""
     if review.operation == "CREATE" and review.resource == PODS and QUOTA in review.namespace_labels:
         review.object["spec"].setdefault("schedulingGates", []).append({"name": QUOTA})
     return review.object
 
 
 class Quota(StandIn):
-    """Takes their gate off."""
+    """Takes the gate off."""
 
     def __init__(self, api: KubeApi, clock: Clock) -> None:
         super().__init__(api, PODS)
@@ -35,15 +35,6 @@ class Quota(StandIn):
         waiting = [pod for pod in self.mirror.all(PODS) if QUOTA in gates_of(pod)]
         for pod in waiting:
             if self._clock.now() - seconds_of(pod["metadata"]["creationTimestamp"]) >= PAUSE:
-                await self._let_go(pod)
+                patch = {"metadata": {"uid": objects.uid(pod)}, **_TAKE_OFF}
+                await attempt(self.api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.STRATEGIC))
         return 1.0 if waiting else None
-
-    async def _let_go(self, pod: Object) -> None:
-        patch = {
-            "metadata": {"uid": objects.uid(pod)},
-            "spec": {"schedulingGates": [{"$patch": "delete", "name": QUOTA}]},
-        }
-        try:
-            await self.api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.STRATEGIC)
-        except KubeError:
-            return  # gone, or tried again in a second

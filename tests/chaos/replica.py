@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scaler.clock import Clock
-from scaler.controller import Observer
-from scaler.decide.invariants import violations
-from scaler.decide.world import Decision, Evict, Plan, World
 from scaler.election import LeadershipLost
 from scaler.kube.api import (
     ASCEND_JOBS,
@@ -36,9 +34,10 @@ from scaler.sim.apiserver.reading import Seen
 from scaler.sim.apiserver.store import Record
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import real_controller
-from tests.chaos.decisions import wrong
+from tests.chaos.decisions import Decisions
 from tests.chaos.schedule import Schedule
 from tests.chaos.witness import Witness
+from tests.chaos.writes import Writes
 
 LATENCY = 0.002
 LINGERING = (PODS, POD_GROUPS, SERVICES, ASCEND_JOBS, EVENTS, LEASES)
@@ -96,15 +95,15 @@ class Life(SimClient):
     """The client of one process life. `linger` and `stale`: shares of the writes and lists, while the storm lasts."""
 
     def __init__(
-        self, cluster: SimCluster, name: str, witness: Witness, *, faults: Interceptor, seed: int,
-        linger: float = 0.0, stale: float = 0.0,
+        self, cluster: SimCluster, name: str, writes: Writes, *, faults: Interceptor, seed: int, linger: float = 0.0,
+        stale: float = 0.0, latency: float = LATENCY,
     ) -> None:  # fmt: skip
         self.gate = Gate(faults, cluster.server.clock)
         super().__init__(
-            cluster.server, name, latency=LATENCY, seed=seed, audit=cluster.audit, interceptor=self.gate
+            cluster.server, name, latency=latency, seed=seed, audit=cluster.audit, interceptor=self.gate
         )  # fmt: skip
         self.late: list[asyncio.Task[Record]] = []
-        self._witness = witness
+        self._writes = writes
         self._chance = random.Random(f"life-{seed}-{name}")
         self._linger = linger
         self._stale = stale
@@ -125,34 +124,34 @@ class Life(SimClient):
         asked = (namespace, *map(options.get, ("label_selector", "field_selector", "limit")))
         key = (resource, str(asked))
         if key in self._told and self._chance.random() < self._stale:
-            self._witness.counts["stale list"] += 1
+            self._writes.counts["stale list"] += 1
             return self._told[key]
         self._told[key] = page
         return page
 
     async def _write(self, request: Request, effect: Callable[[], Record]) -> Record:
-        self._witness.attempted(self.name, request)
+        self._writes.attempted(self.name, request)
         if self._linger and request.resource in LINGERING and self._chance.random() < self._linger:
-            self._witness.counts["lingering write"] += 1
+            self._writes.counts["lingering write"] += 1
             self.late.append(asyncio.create_task(self._arrive_late(request, effect)))
             return await asyncio.shield(self.late[-1])
 
         def witnessed() -> Record:
-            with self._witness.acting(self.name, request):
+            with self._writes.acting(self.name, request):
                 return effect()
 
         try:
             record = await super()._write(request, witnessed)
         except KubeError as error:
-            self._witness.answered(self.name, request, error)
+            self._writes.answered(self.name, request, error)
             raise
-        self._witness.answered(self.name, request, None)
+        self._writes.answered(self.name, request, None)
         return record
 
     async def _arrive_late(self, request: Request, effect: Callable[[], Record]) -> Record:
         """The request is on its way already, whatever becomes of the process."""
         await asyncio.sleep(self._chance.uniform(*LATE))
-        with self._witness.acting(self.name, request, late=True):
+        with self._writes.acting(self.name, request, late=True):
             return effect()
 
 
@@ -183,12 +182,13 @@ class Replica:
     """One pod of the controller's Deployment."""
 
     def __init__(
-        self, slot: int, born: Callable[[str], Life], clock: Clock, witness: Witness, made: Schedule, mode: Mode
+        self, slot: int, born: Callable[[str], Life], decisions: Decisions, witness: Witness, made: Schedule, mode: Mode
     ) -> None:  # fmt: skip
         self.life: Life | None = None
         self.ahead = 0.0
         """Seconds by which the clock of its machine is; a process reads it when it starts."""
-        self._clock = clock
+        self._decisions = decisions
+        self._clock = witness.clock
         self._slot = slot
         self._born = born
         self._witness = witness
@@ -214,12 +214,11 @@ class Replica:
         life = self.life = self._born(name)
         self._lives.append(life)
         self._witness.note(f"{name} starts")
-        observer = self._observer(name)
         loop_time = asyncio.get_running_loop().time()
         clock = life.gate.clock = Clock(self._clock.now() - loop_time + self.ahead)
         seed = self._seed + self._number
         controller = real_controller(seed, leader_election=self._election, identity=name, mode=self._mode)
-        self._task = asyncio.create_task(controller(life, clock, observer))
+        self._task = asyncio.create_task(controller(life, clock, partial(self._decisions.judge, name)))
         self._tasks.append(self._task)
         self._task.add_done_callback(lambda task: self._ended(task, name))
 
@@ -286,25 +285,6 @@ class Replica:
         else:
             self._witness.fail(f"process: {name} ended by itself: {causes or 'it returned'}")
         asyncio.get_running_loop().call_later(RESTART, self.start)
-
-    def _observer(self, name: str) -> Observer:
-        def observe(world: World, decision: Decision) -> None:
-            self._witness.counts["decision"] += 1
-            known = (one for service in decision.memory.services.values() for one in service.instances.items())
-            self._witness.had_turn = {uid for uid, memory in known if memory.turns or memory.turn_over}
-            for found in (*violations(world, decision), *wrong(world, decision)):
-                self._witness.fail(f"{name}: {found}")
-            for plan in decision.plans:
-                if plan.actions:
-                    self._take_note(name, plan)
-
-        return observe
-
-    def _take_note(self, name: str, plan: Plan) -> None:
-        evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
-        self._witness.evicted.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
-        actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)
-        self._witness.note(f"{name} decides for {plan.key}: target {plan.target}: {actions}")
 
 
 def _leaves(error: BaseException | None) -> list[BaseException]:

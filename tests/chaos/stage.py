@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import msgspec
 import structlog
 
 from scaler.clock import Clock
 from scaler.decide.world import Decision, World
-from scaler.kube.api import NAMESPACES, PODS, Object
+from scaler.kube.api import NAMESPACES, Object
 from scaler.kube.writer import JITTER
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Mode
@@ -31,14 +30,15 @@ from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller
 from tests.chaos import world
-from tests.chaos.healthy_tenant import Onlooker
+from tests.chaos.decisions import Decisions
 from tests.chaos.judge import Judge
-from tests.chaos.operations import Deeds
+from tests.chaos.operations import Operations
 from tests.chaos.quota import QUOTA, Quota, hold_for_quota
 from tests.chaos.replica import EARLIER, LATENCY, EarlierLife, Life, Replica
 from tests.chaos.schedule import Schedule
-from tests.chaos.witness import Witness
+from tests.chaos.witness import HealthyTenant, Played, Witness
 from tests.chaos.world import HEALTHY, Service
+from tests.chaos.writes import Writes
 from tests.deployed_operator import deployment
 from tests.faults import Faults
 from tests.jobs import QUEUE, manifest
@@ -64,24 +64,9 @@ pods are refused, each instance is tried six times in a minute, with about seven
 (tests.chaos.witness.ORDERED)."""
 
 
-class Played(msgspec.Struct):
-    """What a record keeps of one schedule. `failures` name broken promises, `gaps` what is known not to be promised."""
-
-    seed: int
-    failures: list[str]
-    gaps: list[str]
-    counts: dict[str, int]
-    busiest: int
-    rest_after: float
-    """Seconds from the end of the storm to the last write."""
-    longest: float
-    """Seconds of CPU that one turn of the loop took at most."""
-
-
-class Result(Played):
+class Result(Played, kw_only=True):
     """What became of one schedule."""
 
-    digest: str
     trace: list[str]
     said: dict[str, dict[str, str]]
     """Service -> instance -> reason, as the status says at rest."""
@@ -94,73 +79,71 @@ def play(made: Schedule, *, keep_trace: bool = False, family: str = "") -> Resul
     """
     chosen = ["--aimed", family] if family else ["--gated"] if made.world.gated else []
     played(shlex.join(["tests.chaos", *chosen, "--seed", str(made.seed), "-v"]))
-    return loop.run(Stage(made, keep_trace=keep_trace).play(), seed=made.seed)
+
+    async def main() -> Result:
+        return await Stage(made, keep_trace=keep_trace).play()
+
+    return loop.run(main(), seed=made.seed)
 
 
 class Stage:
     """One schedule under way.
 
-    Where others make the pods there are their makers, admission and an Ascend Operator too, and the scaler runs in mode
+    Where others make the pods there are their owners, admission and an Ascend Operator too, and the scaler runs in mode
     auto.
     """
 
     def __init__(self, made: Schedule, *, keep_trace: bool) -> None:
+        """Needs the running loop."""
+        gated, world = made.world.gated, made.world
         self._made = made
-        self._gated = made.world.gated
-        self._mode = Mode.AUTO if self._gated else Mode.CREATE
-        self._keep_trace = keep_trace
+        self._mode = Mode.AUTO if gated else Mode.CREATE
+        self.clock = Clock(START)
+        self.witness = Witness(self.clock, keep_trace=keep_trace)
+        hooks = (hold_for_quota, *ADMISSION) if gated else ()
+        self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY, admission=hooks)
+        sizes = {service.name: _size(service) for service in world.services}
+        bound = STORM_WRITES[0] + STORM_WRITES[1] * sum(sizes.values())
+        self.writes = Writes(self.cluster, self.witness, storm_bound=bound, sizes=sizes)
+        self.decisions = Decisions(self.witness, self.writes)
+        self.faults: list[Faults] = []
+        self.replicas = [
+            Replica(slot, self._born, self.decisions, self.witness, made, self._mode) for slot in range(made.replicas)
+        ]
+        if made.one_fault is not None:
+            crash = partial(self.replicas[0].crash, FRESH_LIFE)
+            self.faults.append(Faults(self.clock, made.one_fault, origin=START, crash=crash))
+        self.operations = Operations(self.cluster, self.clock, world, self.replicas)
+        self.judge = Judge(self.cluster, world, self.witness, self.operations)
+        self._furnish()
 
     async def play(self) -> Result:
-        self._raise()
         turns = Turns(self.witness.fail)
         with _errors_to(self.witness.fail):
             actors = [asyncio.create_task(actor.run()) for actor in self._actors()]
             await self._storm()
             await self._mend()
             rest_after = await self._rest()
-            self._ask_after_patience()
+            self._check_retry_after()
             gaps = self.judge.at_rest()
-            self.judge.read_status()
             for replica in self.replicas:
                 await replica.close()
             gaps += await self._fresh_life()
             await _end(actors, self.witness)
+        most = {
+            "writes of one life in a minute": self.writes.busiest, "seconds from the storm to rest": rest_after,
+            "seconds of CPU of one turn of the loop": turns.longest,
+        }  # fmt: skip
         return Result(
-            self._made.seed, self.witness.failures, gaps, self._counts(), self.witness.busiest, rest_after,
-            turns.longest, self.witness.digest, self.witness.trace or [], self.judge.said,
+            self._made.seed, self.witness.failures, gaps, self._counts(), most, self.witness.digest,
+            trace=self.witness.trace or [], said=self.judge.said,
         )  # fmt: skip
-
-    def _raise(self) -> None:
-        """Set the stage; needs the running loop."""
-        made = self._made
-        self.clock = Clock(START)
-        sizes = {service.name: self._size(service) for service in made.world.services}
-        bound = STORM_WRITES[0] + STORM_WRITES[1] * sum(sizes.values())
-        self.witness = Witness(self.clock, storm_bound=bound, sizes=sizes, keep_trace=self._keep_trace)
-        hooks = (hold_for_quota, *ADMISSION) if self._gated else ()
-        self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY, admission=hooks)
-        self.cluster.observe(self.witness.see)
-        self.witness.pods = lambda namespace: self.cluster.peek(PODS, namespace)
-        self.faults: list[Faults] = []
-        self.replicas = [
-            Replica(slot, self._born, self.clock, self.witness, made, self._mode) for slot in range(made.replicas)
-        ]
-        if made.one_fault is not None:
-            crash = partial(self.replicas[0].crash, FRESH_LIFE)
-            self.faults.append(Faults(self.clock, made.one_fault, origin=START, crash=crash))
-        self._furnish()
-
-    def _size(self, service: Service) -> int:
-        """How many instances there are at the beginning; of gated pods, each is released by itself."""
-        return sum(service.jobs) if service.kind is None else service.nodes_for(service.jobs)
 
     def _furnish(self) -> None:
         made = self._made
-        self.deeds = Deeds(self.cluster, self.clock, made.world, self.replicas)
-        self.judge = Judge(self.cluster, made.world, self.witness, self.deeds)
         self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), world.training_job()])
         if HEALTHY in made.world.services:
-            self.deeds.onlooker = Onlooker(self.cluster, self.clock, self.witness, by=served_by(made))
+            self.operations.healthy = HealthyTenant(self.cluster, self.witness, by=served_by(made))
         if any(service.kind is kinds.ASCEND_JOBS for service in made.world.services):
             self.cluster.apply([deployment()])
         for service in made.world.services:
@@ -181,13 +164,13 @@ class Stage:
             self.faults.append(Faults(self.clock, *rules, seed=made.seed + len(self.faults), origin=START))
         raging = self.clock.now() < START + made.storm
         return (EarlierLife if name.endswith(EARLIER) else Life)(
-            self.cluster, name, self.witness, faults=self.faults[-1], seed=made.seed,
+            self.cluster, name, self.writes, faults=self.faults[-1], seed=made.seed,
             linger=made.linger if raging else 0.0, stale=made.stale_lists if raging else 0.0,
         )  # fmt: skip
 
     def _actors(self) -> list[Actor]:
         api, clock, made = self.cluster.client, self.clock, self._made
-        if self._gated:
+        if made.world.gated:
             others = [Quota(api("quota"), clock), *makers(api("makers"), clock)]
             return [*others, *machines(api("machines"), clock, made.seed, gangs=made.gangs)]
         return [
@@ -202,19 +185,19 @@ class Stage:
     async def _storm(self) -> None:
         for service in self._made.world.services:
             if service.kind is not None:
-                await self.deeds.apply(service)
+                await self.operations.apply(service)
         for replica in self.replicas:
             replica.start()
         for event in self._made.events:
             await asyncio.sleep(max(0.0, START + event.at - self.clock.now()))
-            done = await self.deeds.do(event)
+            done = await self.operations.do(event)
             self.witness.note(f"{event.what} {event.subject} {event.amount:g}{'' if done else ': not possible'}")
             self.witness.counts[f"event: {event.what}"] += done
         await asyncio.sleep(max(0.0, START + self._made.storm - self.clock.now()))
 
     async def _mend(self) -> None:
         self.witness.note("the storm is over")
-        await self.deeds.heal(self._made.lost_nodes)
+        await self.operations.heal(self._made.lost_nodes)
         for replica in self.replicas:
             replica.start()
             if replica.life is not None:
@@ -224,16 +207,16 @@ class Stage:
         """Wait until nothing was written for a while; seconds from the storm to the last write."""
         over = self.clock.now()
         while self.clock.now() < over + PATIENCE:
-            quiet = self.clock.now() - max(self.witness.last_write, over)
+            quiet = self.clock.now() - max(self.writes.last_write, over)
             if quiet >= REST:
                 break
             await asyncio.sleep(REST - quiet)
         else:
             self.witness.fail(f"L2: no rest within {PATIENCE:g} s")
-        return max(0.0, self.witness.last_write - over)
+        return max(0.0, self.writes.last_write - over)
 
-    def _ask_after_patience(self) -> None:
-        """What has been told to come again later does."""
+    def _check_retry_after(self) -> None:
+        """A write that was refused with a Retry-After comes after it."""
         for faults in self.faults:
             self.witness.counts["asked before its Retry-After"] += faults.impatient.total()
             if faults.impatient and self._made.attacked:
@@ -250,7 +233,7 @@ class Stage:
         def see(_world: World, decision: Decision) -> None:
             seen.append(decision)
 
-        before = self.witness.last_action
+        before = self.writes.last_action
         life = self._born("fresh")
         running = asyncio.create_task(real_controller(0, mode=self._mode)(life, self.clock, see))
         await asyncio.sleep(FRESH)
@@ -261,9 +244,9 @@ class Stage:
             if plan.actions and plan.key not in again:
                 self.witness.fail(f"path: a fresh life would {[type(a).__name__ for a in plan.actions]} {plan.key}")
         if not self.judge.half_made:
-            if self.witness.last_action != before and not again:
+            if self.writes.last_action != before and not again:
                 self.witness.fail("path: a fresh life made or removed something")
-            self.judge.status_agrees([plan for plan in plans if plan.key not in again])
+            self.judge.status_agrees([plan for plan in plans if plan.key not in again], self.decisions.had_turn)
         return [f"what is broken of {key} has its grace again in a fresh life" for key in sorted(map(str, again))]
 
     def _counts(self) -> Counter[str]:
@@ -272,6 +255,11 @@ class Stage:
             for fault, number in faults.counts.items():
                 counts[f"api fault: {fault.value}"] += number
         return counts
+
+
+def _size(service: Service) -> int:
+    """How many instances there are at the beginning; of gated pods, each is released by itself."""
+    return sum(service.jobs) if service.kind is None else service.nodes_for(service.jobs)
 
 
 def served_by(made: Schedule) -> float:

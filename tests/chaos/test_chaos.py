@@ -13,7 +13,7 @@ import pytest
 
 from tests.chaos import catalogue
 from tests.chaos.catalogue import Event, api_fault
-from tests.chaos.plugin import told
+from tests.chaos.plugin import done
 from tests.chaos.replica import TERMINATION
 from tests.chaos.schedule import Schedule, describe, schedule
 from tests.chaos.stage import play, served_by
@@ -33,7 +33,7 @@ BUSY = 14
 def test_no_promise_is_broken_whatever_goes_wrong(first: int, record_property: Callable[[str, object], None]) -> None:
     for seed in range(first, first + BATCH):
         result = play(schedule(seed))
-        record_property(*told(result))
+        record_property(*done(result))
         assert (seed, result.failures) == (seed, [])
 
 

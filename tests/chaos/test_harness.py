@@ -13,18 +13,19 @@ from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.chaos import world
-from tests.chaos.healthy_tenant import Onlooker
 from tests.chaos.replica import Life
-from tests.chaos.witness import Witness
+from tests.chaos.witness import HealthyTenant, Witness
 from tests.chaos.world import HEALTHY
+from tests.chaos.writes import Writes
 
 START = 1_790_000_000.0
 NAMES = ["one", "three", "two"]
 
 
-def _world() -> tuple[SimCluster, Witness]:
+def _world() -> tuple[SimCluster, Writes]:
     clock = Clock(START)
-    return SimCluster(clock), Witness(clock, storm_bound=100)
+    cluster = SimCluster(clock)
+    return cluster, Writes(cluster, Witness(clock), storm_bound=100)
 
 
 def _pods(*names: str) -> list[Object]:
@@ -33,9 +34,9 @@ def _pods(*names: str) -> list[Object]:
 
 def test_an_old_list_answers_the_question_that_was_asked() -> None:
     async def story() -> None:
-        cluster, witness = _world()
+        cluster, writes = _world()
         cluster.apply(_pods(*NAMES))
-        life = Life(cluster, "life", witness, faults=Interceptor(), seed=0, stale=1.0)
+        life = Life(cluster, "life", writes, faults=Interceptor(), seed=0, stale=1.0)
         first = await life.list(PODS, limit=1)
         rest = await life.list(PODS, limit=500, continue_token=first.continue_token)
         whole = await life.list(PODS, limit=500)
@@ -43,7 +44,7 @@ def test_an_old_list_answers_the_question_that_was_asked() -> None:
         old = await life.list(PODS, limit=500)
         told = [[pod["metadata"]["name"] for pod in page.items] for page in (first, rest, whole, old)]
         assert told == [NAMES[:1], NAMES[1:], NAMES, NAMES]
-        assert witness.counts["stale list"] == 1
+        assert writes.counts["stale list"] == 1
 
     run(story())
 
@@ -51,12 +52,12 @@ def test_an_old_list_answers_the_question_that_was_asked() -> None:
 @pytest.mark.parametrize(("by", "fails_at"), [(60.0, [60, 130]), (300.0, [300, 300])])
 def test_after_a_restore_the_healthy_service_has_its_time_and_that_of_the_storm(by: float, fails_at: list[int]) -> None:
     async def story() -> None:
-        cluster, witness = _world()
-        onlooker = Onlooker(cluster, cluster.server.clock, witness, by=by)
+        cluster, writes = _world()
+        healthy = HealthyTenant(cluster, writes.witness, by=by)
         await asyncio.sleep(10)
-        onlooker.expect(120.0, hurt=120.0)
+        healthy.expect(120.0, hurt=120.0)
         await asyncio.sleep(1000)
-        assert [round(float(words.partition(" ")[0])) for words in witness.failures] == fails_at
+        assert [round(float(words.partition(" ")[0])) for words in writes.witness.failures] == fails_at
 
     run(story())
 
@@ -65,9 +66,7 @@ def test_after_a_restore_the_healthy_service_has_its_time_and_that_of_the_storm(
 @pytest.mark.parametrize(("node", "failures"), [("h-0", 1), ("", 0)])
 def test_what_is_taken_away_from_under_a_bound_pod_is_seen(kind: Resource, node: str, failures: int) -> None:
     async def story() -> None:
-        cluster, witness = _world()
-        cluster.observe(witness.see)
-        witness.pods = lambda namespace: cluster.peek(PODS, namespace)
+        cluster, writes = _world()
         cluster.apply([world.server_job(HEALTHY, "h-p0")])
         (job,) = cluster.peek(ASCEND_JOBS)
         owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": "h-p0", "uid": job["metadata"]["uid"],
@@ -83,8 +82,8 @@ def test_what_is_taken_away_from_under_a_bound_pod_is_seen(kind: Resource, node:
             "spec": {"ports": [{"port": 1}]},
         }
         cluster.apply([pod, made])
-        with witness.acting("life", Request("life", "delete", kind, HEALTHY.namespace, "h-p0")):
+        with writes.acting("life", Request("life", "delete", kind, HEALTHY.namespace, "h-p0")):
             cluster.server.delete(kind, HEALTHY.namespace, "h-p0", DeleteOptions())
-        assert len(witness.failures) == failures
+        assert len(writes.witness.failures) == failures
 
     run(story())

@@ -1,55 +1,141 @@
-"""Plays a scenario with services that compete for nodes with delays that a seed draws, watched from outside."""
+"""Plays one story with one seed, or any scenario with services that compete for nodes, and judges every pass."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import random
+import tempfile
 from collections.abc import Iterable, Set
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.decide.decide import decide
 from scaler.decide.world import Decision
 from scaler.decide.world import World as Seen
-from scaler.kube.api import KubeApi
+from scaler.kube.api import EventType, KubeApi
 from scaler.sim import loop
 from scaler.sim.actors.faulty_api import Curses, FaultyApi
+from scaler.sim.apiserver.client import Interceptor, Request
+from scaler.sim.apiserver.reading import Seen as SeenEvent
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from scaler.sim.stories.world import World
-from tests.contention.delays import CALM, Delays, Eyes, Late, dice
-from tests.contention.services import Service
-from tests.contention.witness import PATIENCE, Witness
+from tests.chaos.replica import Life
+from tests.chaos.view import View
+from tests.chaos.witness import Played, Witness
+from tests.chaos.writes import Writes
+from tests.contention.judge import unkept
+from tests.contention.passes import PATIENCE, Passes
+from tests.contention.services import Service, serving
+from tests.contention.stories import STORIES, StoryMaker, dice
+from tests.repeat import played
+from tests.simulation.worlds import failures
+
+AFTERWARDS = 1500.0
+"""Seconds from the last event to the end: probes and pauses are over by then."""
+MOST_WORDS = 5
+
+
+class Delays(msgspec.Struct, frozen=True):
+    """Seconds. `lag` is by how much events may be late, `own` for the controller, `others` for the stand-ins."""
+
+    seed: int = 0
+    latency: float = 0.002
+    own_lag: float = 0.0
+    others_lag: float = 0.0
+    timing: dict[str, Any] = {}
+    """Of the scenario: how long the stand-ins take."""
+
+
+CALM = Delays()
+
+
+def delays_of(seed: int) -> Delays:
+    """Of one seed; 0 is calm, and everything takes what it takes by default."""
+    if not seed:
+        return CALM
+    rng = dice("weather", seed)
+    start, stop = rng.choice([4.0, 8.0, 20.0]), rng.choice([0.5, 1.0, 5.0])
+    timing = {
+        "start": (start, start * rng.uniform(1.0, 4.0)),
+        "stop": (stop, stop * rng.uniform(1.0, 6.0)),
+        "schedule_period": round(rng.uniform(0.1, 2.0), 2),
+        "fault_detection": round(rng.uniform(0.5, 15.0), 1),
+    }
+    latency = rng.choice([0.001, 0.002, 0.005, 0.02])
+    own, others = (rng.choice([0.0, 0.01, 0.1, 0.4]) for _ in range(2))
+    return Delays(seed, latency, own, others, timing)
+
+
+class Late(Interceptor):
+    """Events of watches come up to `lag` seconds after they happened, in their order."""
+
+    def __init__(self, clock: Clock, lag: float, rng: random.Random) -> None:
+        self._clock, self._lag, self._rng = clock, lag, rng
+
+    async def deliver(self, request: Request, event: SeenEvent) -> bool:
+        if self._lag and event.record is not None:
+            late = event.moment + self._rng.uniform(0.0, self._lag) - self._clock.now()
+            await asyncio.sleep(max(0.0, late))
+        return True
+
+
+class Eyes(Late):
+    """The same, and what is delivered goes into `view`."""
+
+    def __init__(self, cluster: SimCluster, view: View, clock: Clock, lag: float, rng: random.Random) -> None:
+        super().__init__(clock, lag, rng)
+        self._cluster, self._view = cluster, view
+
+    async def after(self, request: Request) -> None:
+        if request.verb == "list":
+            records = self._cluster.server.store.table(request.resource).records.values()
+            self._view.take_all(request.resource, [record.object for record in records])
+
+    async def deliver(self, request: Request, event: SeenEvent) -> bool:
+        await super().deliver(request, event)
+        if event.record is not None:
+            gone = event.type is EventType.DELETED
+            self._view.take(request.resource, event.record.object, gone=gone)
+        return True
 
 
 def watched(
     what: Scenario, services: Iterable[Service], *, seed: int = 0, given_up: Set[str] = frozenset(),
     delays: Delays = CALM, patience: float = PATIENCE, closely: bool = False,
-) -> tuple[Timeline, Witness]:  # fmt: skip
-    """Play it with the witness watching. `given_up`: keys of services that make no progress, and may be held up
-    themselves; `patience`: seconds for which they may hold up others; `closely`: every decision is made twice."""
+) -> tuple[Timeline, Passes]:  # fmt: skip
+    """Play it, with every pass and every write judged. `given_up`: keys of services that make no progress, and may be
+    held up themselves; `patience`: seconds for which they may hold up others; `closely`: every decision is made
+    twice."""
     silence_logs()
     timeline = Timeline(None)
 
-    async def main() -> Witness:
+    async def main() -> Passes:
         clock = Clock(START)
         cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
         cluster.interceptor = Late(clock, delays.others_lag, dice("late", seed))
         settings = settings_of(what)
-        witness = Witness(
-            cluster, clock, services, given_up=given_up, lag=delays.own_lag, preempt=settings.preempt,
-            patience=patience, honour=settings.honour_preemptable,
-        )  # fmt: skip
-        eyes = Eyes(cluster, witness.sight, clock, delays.own_lag, dice("eyes", seed))
-        curses = Curses(what.curse, lambda: clock.now() - START)
-        api = FaultyApi(cluster.client("scaler", eyes, latency=delays.latency), curses, seed=seed)
+        witness = Witness(clock, most=MOST_WORDS)
+        writes = Writes(cluster, witness)
+        passes = Passes(witness, services, settings, given_up=given_up, lag=delays.own_lag, patience=patience)
+        writes.evicted = passes.evicted
+        eyes = Eyes(cluster, passes.view, clock, delays.own_lag, dice("eyes", seed))
+        life = Life(cluster, "scaler", writes, faults=eyes, seed=seed, latency=delays.latency)
+        api = FaultyApi(life, Curses(what.curse, lambda: clock.now() - START), seed=seed)
         real = real_controller(seed, settings=settings)
 
         async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
             def both(world: Seen, decision: Decision) -> None:
-                witness.observe(decision)
-                if closely:
-                    _decide_again(witness, world, decision)
+                passes.judge(decision)
+                if closely and decide(world) != decision:
+                    witness.fail("S5: made from nothing, the decision is another one")
                 observe(world, decision)
 
             await real(api, clock, both)
@@ -57,13 +143,41 @@ def watched(
         await World(
             cluster, clock, what, controller=controller, timeline=timeline, seed=seed, controller_api=api
         ).play()
-        witness.finish()
-        return witness
+        passes.check_who_is_held_up()
+        return passes
 
     return timeline, loop.run(main(), seed=seed)
 
 
-def _decide_again(witness: Witness, world: Seen, decision: Decision) -> None:
-    """S5: what is remembered of earlier decisions to save time changes nothing."""
-    if decide(world) != decision:
-        witness.say("S5: made from nothing, the decision is another one")
+def play(name: str, seed: int, *, beside: bool = False, arbitration: bool = True, closely: bool = False) -> Played:
+    """One story. `closely`: every decision is made twice."""
+    flags = ("--alone" if not arbitration else "", "--closely" if closely else "")
+    mode = "beside" if beside else "create"
+    played(" ".join([f"tests.chaos --story {name} --seed {seed} --mode {mode}", *filter(None, flags)]))
+    with tempfile.TemporaryDirectory() as folder:
+        story = STORIES[name](StoryMaker(dice(name, seed), Path(folder), beside))
+        delays = delays_of(seed)
+        story.events.sort(key=lambda event: float(event["at"]))
+        what = Scenario.model_validate({
+            "nodes": story.nodes, "events": story.events, "until": round(story.last_event + AFTERWARDS),
+            "timing": delays.timing, "arbitration": arbitration, "ascend_operator": beside,
+            "settings": story.settings, "curse": story.curses,
+        })  # fmt: skip
+        timeline, passes = watched(
+            what, story.services, seed=seed, given_up=story.given_up, delays=delays, patience=story.patience,
+            closely=closely,
+        )  # fmt: skip
+    wrong = [*failures(timeline), *passes.witness.failures, *unkept(story, timeline, passes)]
+    serve, evictions = len(serving(timeline)), sum(map(len, passes.evictions.values()))
+    text = "\n".join(f"{one.at:.6f} {one.service} {one.text}" for one in timeline.moments)
+    return Played(
+        seed, wrong, counts={f"end with {serve} serving": 1, "revocations": passes.revocations, "evictions": evictions},
+        most={
+            "seconds from the last event until so many serve for good": timeline.serving()[-1][0] - story.last_event,
+            "seconds from the last event to rest": max(one.at for one in timeline.moments) - story.last_event,
+            "revocations with one seed": passes.revocations,
+            "admissions of one instance": max(passes.admitted.values(), default=0),
+            "seconds for which a minimum is held up beside free nodes": passes.held_up,
+        },
+        digest=hashlib.blake2b(text.encode(), digest_size=8).hexdigest(),
+    )  # fmt: skip

@@ -17,8 +17,8 @@ import msgspec
 from scaler.decide.world import Preempt
 from scaler.kube.api import Object
 from scaler.sim.actors.faulty_api import Never
+from tests.contention.passes import PATIENCE
 from tests.contention.services import A, B, Service, chat_services, nodes, training, written
-from tests.contention.witness import PATIENCE
 
 ALL_THERE = 2.0
 """Seconds within which those come that are applied together: nobody runs before, so nobody scales up before."""
@@ -27,7 +27,12 @@ AT_WORK = 150.0
 """From when on faults happen: even the slowest pods run by then."""
 
 
-class Tale(msgspec.Struct):
+def dice(what: str, seed: int) -> random.Random:
+    """Chance for one purpose, so that more draws for another change nothing here."""
+    return random.Random(f"{what}-{seed}")
+
+
+class Story(msgspec.Struct):
     """One story with everything decided."""
 
     services: list[Service]
@@ -57,7 +62,7 @@ class Tale(msgspec.Struct):
         return max(float(event["at"]) for event in self.events)
 
 
-class Teller(msgspec.Struct):
+class StoryMaker(msgspec.Struct):
     """What a story is made with: its dice, a folder for manifests, and whether Ascend Operator makes the pods."""
 
     rng: random.Random
@@ -114,78 +119,78 @@ class Teller(msgspec.Struct):
         return events
 
 
-def _twenty(teller: Teller, *, on: int) -> Tale:
+def _twenty(make: StoryMaker, *, on: int) -> Story:
     """Twenty services come together, on so many nodes."""
-    services = teller.ranked(teller.chat_services(20))
-    events = teller.together(services)
-    return Tale(services, [nodes(on)], events, serving=min(20, on // 2), settings=teller.settings())
+    services = make.ranked(make.chat_services(20))
+    events = make.together(services)
+    return Story(services, [nodes(on)], events, serving=min(20, on // 2), settings=make.settings())
 
 
-def failover(teller: Teller) -> Tale:
+def failover(make: StoryMaker) -> Story:
     """The scaler dies and starts, its watches break and its requests fail while it sorts out who serves."""
-    tale = _twenty(teller, on=20)
+    story = _twenty(make, on=20)
     troubles: list[dict[str, Any]] = [
         {"controller": "restart"}, {"api_fault": {"kind": "watches-cut"}},
         {"api_fault": {"kind": "errors", "share": 0.5, "lasting": 5}},
     ]  # fmt: skip
-    latest = teller.rng.choice([4.0, 4.0, 30.0])
-    for _ in range(teller.rng.randint(1, 4)):
-        tale.events.append({"at": round(teller.rng.uniform(0.05, latest), 3), **teller.rng.choice(troubles)})
-    return tale
+    latest = make.rng.choice([4.0, 4.0, 30.0])
+    for _ in range(make.rng.randint(1, 4)):
+        story.events.append({"at": round(make.rng.uniform(0.05, latest), 3), **make.rng.choice(troubles)})
+    return story
 
 
-def arrivals(teller: Teller) -> Tale:
+def arrivals(make: StoryMaker) -> Story:
     """One after the other: those that come first may scale up before the last are there."""
-    services = teller.ranked(teller.chat_services(20))
-    gap, count, settings = teller.rng.choice([0.3, 1.0, 3.0, 10.0]), teller.rng.randint(16, 44), teller.settings()
+    services = make.ranked(make.chat_services(20))
+    gap, count, settings = make.rng.choice([0.3, 1.0, 3.0, 10.0]), make.rng.randint(16, 44), make.settings()
     evicts = settings["preempt"] == Preempt.EQUAL_OR_HIGHER.value and not any(one.priority for one in services)
     serving = min(20, count // 2) if evicts else None
-    return Tale(services, [nodes(count)], teller.one_by_one(services, gap), serving=serving, settings=settings)
+    return Story(services, [nodes(count)], make.one_by_one(services, gap), serving=serving, settings=settings)
 
 
-def preempting(teller: Teller) -> Tale:
+def preempting(make: StoryMaker) -> Story:
     """Those that come first have scaled up on all nodes; later ones are worth more, as much, or less."""
-    rng, settings = teller.rng, teller.settings()
-    early, late = teller.ranked(teller.chat_services(rng.randint(2, 4), ladder=((4, 2), (2, 1), (1, 1)))), []
+    rng, settings = make.rng, make.settings()
+    early, late = make.ranked(make.chat_services(rng.randint(2, 4), ladder=((4, 2), (2, 1), (1, 1)))), []
     for number in range(rng.randint(1, 4)):
         pods, rank = rng.choice([1, 1, 2]), rng.choice(PRIORITIES)
-        late.append(teller.service(f"late-{number}", ladder=((1, 1),), pods=pods, priority=rank))
+        late.append(make.service(f"late-{number}", ladder=((1, 1),), pods=pods, priority=rank))
     if rng.random() < 0.3:
         early[0] = msgspec.structs.replace(early[0], annotations={"preemptable": "false"})
-    events = [*teller.together(early), *teller.one_by_one(late, rng.choice([0.5, 20.0]), at=AT_WORK)]
+    events = [*make.together(early), *make.one_by_one(late, rng.choice([0.5, 20.0]), at=AT_WORK)]
     count = rng.randint(2 * len(early), 6 * len(early) + 2)
-    return Tale([*early, *late], [nodes(count)], events, before=len(early), settings=settings)
+    return Story([*early, *late], [nodes(count)], events, before=len(early), settings=settings)
 
 
-def job_by_job(teller: Teller) -> Tale:
+def job_by_job(make: StoryMaker) -> Story:
     """Every job comes alone, over minutes; a minimum is incomplete for a while."""
-    services = teller.ranked(teller.chat_services(6))
-    things = teller._merged([service.manifests() for service in services])
-    events = [teller.apply(teller.rng.uniform(0.0, 120.0), f"thing-{n}", [thing]) for n, thing in enumerate(things)]
+    services = make.ranked(make.chat_services(6))
+    things = make._merged([service.manifests() for service in services])
+    events = [make.apply(make.rng.uniform(0.0, 120.0), f"thing-{n}", [thing]) for n, thing in enumerate(things)]
     for event, thing in zip(events, things, strict=True):
         if thing["kind"] in ("Namespace", "PriorityClass"):
             event["at"] = 0.0
-    return Tale(services, [nodes(teller.rng.randint(6, 18))], events, settings=teller.settings())
+    return Story(services, [nodes(make.rng.randint(6, 18))], events, settings=make.settings())
 
 
-def rack_lost(teller: Teller) -> Tale:
+def rack_lost(make: StoryMaker) -> Story:
     """Up to twelve of 23 nodes go and come back, after seconds or after their pods were evicted."""
-    services, rng = teller.chat_services(10), teller.rng
+    services, rng = make.chat_services(10), make.rng
     lost, back = rng.uniform(AT_WORK, AT_WORK + 30), rng.choice([3.0, 20.0, 120.0, 400.0])
     names = [f"npu-{n}" for n in rng.sample(range(23), rng.randint(1, 12))]
     fate = rng.choice(["not-ready", "not-ready", "cordoned"])
     events = [
-        *teller.together(services),
+        *make.together(services),
         {"at": round(lost, 3), "node": {"names": names, "becomes": fate}},
         {"at": round(lost + back * rng.uniform(0.5, 1.5), 3), "node": {"names": names, "becomes": "ready"}},
     ]
-    return Tale(services, [nodes(23)], events, serving=10, before=10)
+    return Story(services, [nodes(23)], events, serving=10, before=10)
 
 
-def flapping(teller: Teller) -> Tale:
+def flapping(make: StoryMaker) -> Story:
     """Nodes stop answering and come back, again and again, some faster than anybody notices."""
-    services, rng = teller.chat_services(8), teller.rng
-    events = teller.together(services)
+    services, rng = make.chat_services(8), make.rng
+    events = make.together(services)
     for _ in range(rng.randint(5, 20)):
         name, at = f"npu-{rng.randrange(20)}", rng.uniform(AT_WORK, AT_WORK + 200)
         events.append({"at": round(at, 3), "node": {"names": [name], "becomes": "not-ready"}})
@@ -193,125 +198,125 @@ def flapping(teller: Teller) -> Tale:
             {"at": round(at + rng.choice([0.2, 2.0, 20.0]), 3), "node": {"names": [name], "becomes": "ready"}}
         )
     events.append({"at": AT_WORK + 230, "node": {"becomes": "ready"}})
-    return Tale(services, [nodes(20)], events, serving=8, before=8)
+    return Story(services, [nodes(20)], events, serving=8, before=8)
 
 
-def mixed_hardware(teller: Teller) -> Tale:
+def mixed_hardware(make: StoryMaker) -> Story:
     """Two kinds of nodes; who needs one of them is there before who takes any."""
-    rng = teller.rng
+    rng = make.rng
     old, new, flexible = (rng.randint(1, 4) for _ in range(3))
     extra = rng.randint(0, 2 * flexible)
-    picky = [teller.service(f"old-{n}", kind=A) for n in range(old)]
-    picky += [teller.service(f"new-{n}", kind=B) for n in range(new)]
-    easy = [teller.service(f"any-{n}") for n in range(flexible)]
+    picky = [make.service(f"old-{n}", kind=A) for n in range(old)]
+    picky += [make.service(f"new-{n}", kind=B) for n in range(new)]
+    easy = [make.service(f"any-{n}") for n in range(flexible)]
     rng.shuffle(picky)
-    events = [*teller.together(picky), *teller.together(easy, at=ALL_THERE + 1.0)]
+    events = [*make.together(picky), *make.together(easy, at=ALL_THERE + 1.0)]
     rooms = [nodes(2 * old + extra), nodes(2 * new + 2 * flexible - extra, B, first=100)]
-    return Tale([*picky, *easy], rooms, events, serving=old + new + flexible)
+    return Story([*picky, *easy], rooms, events, serving=old + new + flexible)
 
 
-def sizes(teller: Teller) -> Tale:
+def sizes(make: StoryMaker) -> Story:
     """The oldest needs eight of twenty nodes, eight others two each, and one never fits; the oldest is removed."""
-    large = teller.service("large", ladder=((1, 1),), pods=4)
-    huge, small = teller.service("huge", ladder=((1, 1),), pods=16), teller.chat_services(8)
-    first = teller.apply(0.0, large.name, large.manifests())
-    over = {"at": round(teller.rng.uniform(AT_WORK, AT_WORK + 100), 3), "delete_file": first["apply"]}
-    events = [first, *teller.together([huge, *small], at=1.5), over]
-    return Tale([large, huge, *small], [nodes(20)], events, serving=8, before=7)
+    large = make.service("large", ladder=((1, 1),), pods=4)
+    huge, small = make.service("huge", ladder=((1, 1),), pods=16), make.chat_services(8)
+    first = make.apply(0.0, large.name, large.manifests())
+    over = {"at": round(make.rng.uniform(AT_WORK, AT_WORK + 100), 3), "delete_file": first["apply"]}
+    events = [first, *make.together([huge, *small], at=1.5), over]
+    return Story([large, huge, *small], [nodes(20)], events, serving=8, before=7)
 
 
-def any_sizes(teller: Teller) -> Tale:
+def any_sizes(make: StoryMaker) -> Story:
     """Services of all makes on nodes that are too few."""
-    rng = teller.rng
+    rng = make.rng
     ladders = [((2, 1), (1, 1)), ((1, 1),), ((3, 2), (2, 1), (1, 1)), ((1, 0),), ((4, 2), (2, 1))]
     services = [
-        teller.service(f"any-{n}", ladder=rng.choice(ladders), pods=rng.choice([1, 1, 2, 3]))
+        make.service(f"any-{n}", ladder=rng.choice(ladders), pods=rng.choice([1, 1, 2, 3]))
         for n in range(rng.randint(3, 8))
     ]
-    services = teller.ranked(services)
-    return Tale(services, [nodes(rng.randint(4, 24))], teller.together(services), settings=teller.settings())
+    services = make.ranked(services)
+    return Story(services, [nodes(rng.randint(4, 24))], make.together(services), settings=make.settings())
 
 
-def never_fits(teller: Teller) -> Tale:
+def never_fits(make: StoryMaker) -> Story:
     """It stands in nobody's way."""
-    count = teller.rng.randint(2, 5)
-    small, huge = teller.chat_services(count), teller.service("a-huge", pods=2 * count)
-    whole, events = frozenset(one.key for one in small), teller.not_alone(small[0], [huge, *small[1:]])
-    return Tale([huge, *small], [nodes(3 * count)], events, serving=count, whole=whole)
+    count = make.rng.randint(2, 5)
+    small, huge = make.chat_services(count), make.service("a-huge", pods=2 * count)
+    whole, events = frozenset(one.key for one in small), make.not_alone(small[0], [huge, *small[1:]])
+    return Story([huge, *small], [nodes(3 * count)], events, serving=count, whole=whole)
 
 
-def never_bound(teller: Teller) -> Tale:
+def never_bound(make: StoryMaker) -> Story:
     """The pods of one service name a scheduler that does not exist."""
-    count = teller.rng.randint(2, 4)
-    stuck, small = teller.service("a-stuck", scheduler="nobody"), teller.chat_services(count)
+    count = make.rng.randint(2, 4)
+    stuck, small = make.service("a-stuck", scheduler="nobody"), make.chat_services(count)
     services, whole = [stuck, *small], frozenset(one.key for one in small)
-    events = teller.together(services)
-    return Tale(
+    events = make.together(services)
+    return Story(
         services, [nodes(3 * count)], events, serving=count, whole=whole, given_up=frozenset([stuck.key]), rests=False
     )
 
 
-def incomplete(teller: Teller) -> Tale:
+def incomplete(make: StoryMaker) -> Story:
     """One service has no decode job, and never gets one."""
-    count = teller.rng.randint(2, 4)
-    half, small = teller.service("a-half", jobs=(1, 0)), teller.chat_services(count)
-    whole, events = frozenset(one.key for one in small), teller.not_alone(small[0], [half, *small[1:]])
-    return Tale([half, *small], [nodes(3 * count)], events, serving=count, whole=whole)
+    count = make.rng.randint(2, 4)
+    half, small = make.service("a-half", jobs=(1, 0)), make.chat_services(count)
+    whole, events = frozenset(one.key for one in small), make.not_alone(small[0], [half, *small[1:]])
+    return Story([half, *small], [nodes(3 * count)], events, serving=count, whole=whole)
 
 
-def removed(teller: Teller) -> Tale:
+def removed(make: StoryMaker) -> Story:
     """Who waited gets the nodes of who goes."""
-    rng = teller.rng
-    services = teller.chat_services(rng.randint(3, 8))
+    rng = make.rng
+    services = make.chat_services(rng.randint(3, 8))
     count, gone = rng.randint(2, 2 * len(services)), rng.sample(services, rng.randint(1, len(services) - 1))
-    at, events = AT_WORK, teller.together(services)
+    at, events = AT_WORK, make.together(services)
     for service in gone:
-        file = written(teller.folder, service.name, [one for one in service.manifests() if one["kind"] == "AscendJob"])
+        file = written(make.folder, service.name, [one for one in service.manifests() if one["kind"] == "AscendJob"])
         events.append({"at": round(at, 3), "delete_file": str(file)})
         at += rng.choice([0.01, 1.0, 30.0])
     left = len(services) - len(gone)
-    return Tale(services, [nodes(count)], events, serving=min(left, count // 2), before=min(len(services), count // 2))
+    return Story(services, [nodes(count)], events, serving=min(left, count // 2), before=min(len(services), count // 2))
 
 
-def shared_with_training(teller: Teller) -> Tale:
+def shared_with_training(make: StoryMaker) -> Story:
     """Waves of foreign pods come and go; each may leave an odd node, on which somebody scales up."""
-    rng, waves = teller.rng, teller.rng.randint(1, 3)
-    services = teller.chat_services(8)
+    rng, waves = make.rng, make.rng.randint(1, 3)
+    services = make.chat_services(8)
     count, events, first = 16 + 2 * waves, [], 0
     for wave in range(waves):
         size, come = rng.randint(2, 14), 0.0 if not wave else rng.uniform(5.0, 200.0)
-        came = teller.apply(come, f"wave-{wave}", training(size, first))
+        came = make.apply(come, f"wave-{wave}", training(size, first))
         events += [came, {"at": round(come + rng.uniform(20.0, 200.0), 3), "delete_file": came["apply"]}]
         first += size
-    events += teller.together(services, at=4.0)
-    return Tale(services, [nodes(count)], events, serving=8)
+    events += make.together(services, at=4.0)
+    return Story(services, [nodes(count)], events, serving=8)
 
 
-def not_made(teller: Teller) -> Tale:
+def not_made(make: StoryMaker) -> Story:
     """Where the scaler makes the pods itself they are refused."""
-    return _cursed(teller, never=Never.MADE if teller.beside else Never.CREATED)
+    return _cursed(make, never=Never.MADE if make.beside else Never.CREATED)
 
 
 ONE, DECODE, ALL = "a-cursed-p0", "a-cursed-d0", "*"
 """What is cursed: one prefill instance, for which there is another; the only decode instance; all of them."""
 
 
-def _cursed(teller: Teller, *, never: Never) -> Tale:
+def _cursed(make: StoryMaker, *, never: Never) -> Story:
     """Something of one service makes no progress, from the beginning or from a moment on, for a while or for ever."""
-    rng = teller.rng
+    rng = make.rng
     pods, what = 2 if never is Never.HALF_BOUND else rng.choice([1, 1, 2]), rng.choice([ONE, DECODE, ALL])
     lasting = rng.choice([None, None, 40.0, 200.0])
-    cursed, ample, count = teller.service("a-cursed", pods=pods), rng.random() < 0.5, rng.randint(2, 6)
+    cursed, ample, count = make.service("a-cursed", pods=pods), rng.random() < 0.5, rng.randint(2, 6)
     ladder = ((2, 1), (1, 1)) if ample else ((1, 1),)  # scale-ups may be bound before a minimum gets its turn
-    *small, cursed = teller.ranked([*teller.chat_services(count, ladder=ladder), cursed])
+    *small, cursed = make.ranked([*make.chat_services(count, ladder=ladder), cursed])
     own_minimum = 2 * pods if lasting else 0
     room = 3 * count + 4 * pods if ample else 2 * count + _held(never, what, pods) + own_minimum
     curse = {"of": f"{cursed.name}/{what}", "never": never.value, **({"until": lasting} if lasting else {})}
-    settings = {**teller.settings(), "start_timeout": 200}
+    settings = {**make.settings(), "start_timeout": 200}
     own = {cursed.key} if ample and (what == ONE or lasting) else set()
     patience = WORTH_MORE if any(one.worth < cursed.worth for one in small) else HELD_UP
-    return Tale(
-        [cursed, *small], [nodes(room)], teller.together([cursed, *small]), rests=False, settings=settings,
+    return Story(
+        [cursed, *small], [nodes(room)], make.together([cursed, *small]), rests=False, settings=settings,
         given_up={cursed.key}, whole={one.key for one in small} if ample else frozenset(),
         serves={one.key for one in small} | own, curses=[curse], patience=patience, admissions=3,
     )  # fmt: skip
@@ -331,56 +336,56 @@ def _held(never: Never, what: str, pods: int) -> int:
     return {ONE: 2 * pods + bound, DECODE: pods + bound, ALL: 3 * bound}[what]
 
 
-def never_ending(teller: Teller) -> Tale:
+def never_ending(make: StoryMaker) -> Story:
     """A service is removed, its pods stay, and a large one waits for them; a small one needs only what is free."""
-    rng, lasting = teller.rng, teller.rng.choice([None, 60.0])
-    old, calm = teller.service("old", ladder=((1, 1),), pods=2), teller.service("calm", ladder=((1, 1),))
-    large, small = teller.service("a-large", ladder=((1, 1),), pods=3), teller.service("small", ladder=((1, 1),))
+    rng, lasting = make.rng, make.rng.choice([None, 60.0])
+    old, calm = make.service("old", ladder=((1, 1),), pods=2), make.service("calm", ladder=((1, 1),))
+    large, small = make.service("a-large", ladder=((1, 1),), pods=3), make.service("small", ladder=((1, 1),))
     over = AT_WORK + 10.0
     curse = {"of": "old/*", "never": Never.ENDING.value, **({"until": over + lasting} if lasting else {})}
-    first = teller.apply(0.0, old.name, old.manifests())
-    jobs = written(teller.folder, "old-jobs", [one for one in old.manifests() if one["kind"] == "AscendJob"])
+    first = make.apply(0.0, old.name, old.manifests())
+    jobs = written(make.folder, "old-jobs", [one for one in old.manifests() if one["kind"] == "AscendJob"])
     events = [
-        first, teller.apply(1.0, calm.name, calm.manifests()), teller.apply(3.0, large.name, large.manifests()),
+        first, make.apply(1.0, calm.name, calm.manifests()), make.apply(3.0, large.name, large.manifests()),
         {"at": over, "delete_file": str(jobs)},
-        teller.apply(over + rng.uniform(1.0, 200.0), small.name, small.manifests()),
+        make.apply(over + rng.uniform(1.0, 200.0), small.name, small.manifests()),
     ]  # fmt: skip
     serves = {calm.key, large.key if lasting else small.key}
     room = [nodes(2 + 4 + rng.randint(2, 3))]
-    return Tale([old, calm, large, small], room, events, serves=serves, curses=[curse], patience=ABSENT)
+    return Story([old, calm, large, small], room, events, serves=serves, curses=[curse], patience=ABSENT)
 
 
 ABSENT = 300.0 + 30.0 + 60.0
 """Seconds for which room that is to come may be waited for: `due_back`, grace period, and time for the rest."""
 
 
-def node_gone(teller: Teller) -> Tale:
+def node_gone(make: StoryMaker) -> Story:
     """A large service loses a node for ever and waits for it; a small one needs only what is free."""
-    rng = teller.rng
-    large, small = teller.service("a-large", ladder=((1, 1),), pods=4), teller.service("small", ladder=((1, 1),))
+    rng = make.rng
+    large, small = make.service("a-large", ladder=((1, 1),), pods=4), make.service("small", ladder=((1, 1),))
     fate, lost = rng.choice(["not-ready", "cordoned"]), AT_WORK + rng.uniform(0.0, 30.0)
     events = [
-        teller.apply(0.0, large.name, large.manifests()),
+        make.apply(0.0, large.name, large.manifests()),
         {"at": round(lost, 3), "node": {"of_job": f"{large.name}/{large.name}-p0", "at_most": 1, "becomes": fate}},
-        teller.apply(lost + rng.uniform(1.0, 200.0), small.name, small.manifests()),
+        make.apply(lost + rng.uniform(1.0, 200.0), small.name, small.manifests()),
     ]
     if fate == "cordoned":  # its pods run on, until one of them is deleted
         events.insert(2, {"at": round(lost + 0.5, 3), "delete": {
             "kind": "Pod", "name": f"{large.name}-p0-master-0", "namespace": large.name}})  # fmt: skip
-    return Tale([large, small], [nodes(8)], events, patience=ABSENT)
+    return Story([large, small], [nodes(8)], events, patience=ABSENT)
 
 
-def scheduler_away(teller: Teller) -> Tale:
+def scheduler_away(make: StoryMaker) -> Story:
     """The scheduler holds no sessions for minutes while services come."""
-    services, rng = teller.ranked(teller.chat_services(10)), teller.rng
+    services, rng = make.ranked(make.chat_services(10)), make.rng
     count, away = rng.choice([12, 20, 30]), rng.choice([20.0, 100.0, 700.0])
     begin = rng.choice([0.0, 3.0])
     events = [
-        *teller.together(services), {"at": begin, "scheduler": "stopped"},
+        *make.together(services), {"at": begin, "scheduler": "stopped"},
         {"at": round(begin + away, 3), "scheduler": "running"},
     ]  # fmt: skip
-    return Tale(
-        services, [nodes(count)], events, serving=min(10, count // 2), settings=teller.settings(),
+    return Story(
+        services, [nodes(count)], events, serving=min(10, count // 2), settings=make.settings(),
         patience=away + PATIENCE,
     )  # fmt: skip
 
@@ -389,7 +394,7 @@ _CURSES = {
     "unbound": Never.BOUND, "half-bound": Never.HALF_BOUND, "not-enqueued": Never.ENQUEUED, "refused": Never.CREATED,
     "never-running": Never.RUNNING,
 }  # fmt: skip
-STORIES: Mapping[str, Callable[[Teller], Tale]] = {
+STORIES: Mapping[str, Callable[[StoryMaker], Story]] = {
     "on-forty": partial(_twenty, on=40), "on-twenty": partial(_twenty, on=20),
     **{name: partial(_cursed, never=never) for name, never in _CURSES.items()},
     **{

@@ -10,13 +10,15 @@ import pytest
 from scaler.clock import Clock
 from scaler.decide import arbitration, nodes, reservations, turn
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
+from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.contention.delays import delays_of, dice
-from tests.contention.judge import play
+from tests.chaos.replica import Life
+from tests.chaos.witness import Witness
+from tests.chaos.writes import Writes
 from tests.contention.services import chat_services, training
-from tests.contention.stories import STORIES, Teller
-from tests.contention.witness import Witness
+from tests.contention.stage import delays_of, play
+from tests.contention.stories import STORIES, StoryMaker, dice
 from tests.mutants import Mutant, broken
 from tests.parts import short_and_long
 
@@ -39,20 +41,20 @@ TOLD = [
 @pytest.mark.long("several seeds of twenty services")
 def test_the_measured_loads_end_as_promised_with_every_seed_each_in_its_own_history(story: str, beside: bool) -> None:
     outcomes = [play(story, seed, beside=beside) for seed in range(101, 103 if beside else 105)]
-    assert [(one.seed, one.wrong) for one in outcomes if one.wrong] == []
-    assert len({one.history for one in outcomes}) == len(outcomes)
-    assert max(one.most_admissions for one in outcomes) <= 4
+    assert [(one.seed, one.failures) for one in outcomes if one.failures] == []
+    assert len({one.digest for one in outcomes}) == len(outcomes)
+    assert max(one.most["admissions of one instance"] for one in outcomes) <= 4
 
 
 @pytest.mark.parametrize("story", short_and_long(MEASURED, short=1, why="twice as many nodes"))
 def test_the_measured_loads_end_as_promised(story: str) -> None:
-    assert play(story, 101).wrong == []
+    assert play(story, 101).failures == []
 
 
 @BOTH
 @pytest.mark.parametrize("story", TOLD)
 def test_every_story_ends_as_promised(story: str, beside: bool) -> None:
-    assert play(story, 102 if beside else 101, beside=beside, closely=not beside).wrong == []
+    assert play(story, 102 if beside else 101, beside=beside, closely=not beside).failures == []
 
 
 @pytest.mark.parametrize(
@@ -62,11 +64,11 @@ def test_every_story_ends_as_promised(story: str, beside: bool) -> None:
     ],
 )
 def test_what_was_found_once_stays_mended(story: str, seed: int, beside: bool) -> None:
-    assert play(story, seed, beside=beside).wrong == []
+    assert play(story, seed, beside=beside).failures == []
 
 
 def test_without_arbitration_the_same_judge_finds_fault() -> None:
-    wrong = play("on-twenty", 3, arbitration=False).wrong
+    wrong = play("on-twenty", 3, arbitration=False).failures
     assert any("serve, not 10" in words for words in wrong)
     assert any("S10" in words for words in wrong)
 
@@ -88,7 +90,7 @@ MISTAKES = (
 @pytest.mark.parametrize(("story", "seed", "promise", "mistake"), MISTAKES, ids=[one[3].mistake for one in MISTAKES])
 def test_a_broken_controller_is_noticed(story: str, seed: int, promise: str, mistake: Mutant) -> None:
     with broken(mistake):
-        wrong = play(story, seed).wrong
+        wrong = play(story, seed).failures
     assert any(promise in words for words in wrong), wrong
 
 
@@ -99,7 +101,7 @@ def test_a_seed_decides_who_comes_when_how_long_things_take_and_how_late_all_hea
     assert len({str(one.timing) for one in delays}) == len(delays)
 
     def order(seed: int) -> str:
-        events = STORIES["on-twenty"](Teller(dice("on-twenty", seed), tmp_path)).events
+        events = STORIES["on-twenty"](StoryMaker(dice("on-twenty", seed), tmp_path)).events
         return "".join(Path(event["apply"]).read_text() for event in events)
 
     assert order(1) == order(1)
@@ -110,17 +112,17 @@ def deletes_what_is_bound(pod: Object) -> tuple[str, Object]:
     return "S3", pod
 
 
-def deletes_what_is_somebody_elses(pod: Object) -> tuple[str, Object]:
+def deletes_what_is_of_others(pod: Object) -> tuple[str, Object]:
     return "S8", training(1)[0]
 
 
-@pytest.mark.parametrize("deed", [deletes_what_is_bound, deletes_what_is_somebody_elses])
+@pytest.mark.parametrize("deed", [deletes_what_is_bound, deletes_what_is_of_others])
 def test_the_witness_tells_a_controller_that(deed: Callable[[Object], tuple[str, Object]]) -> None:
     async def main() -> list[str]:
         clock = Clock(0.0)
         cluster = SimCluster(clock)
         (service,) = chat_services(1)
-        witness = Witness(cluster, clock, [service])
+        writes = Writes(cluster, Witness(clock))
         job = next(one for one in service.manifests() if one["kind"] == ASCEND_JOBS.kind)
         cluster.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, job, *training(1)])
         (made,) = cluster.peek(ASCEND_JOBS)
@@ -131,9 +133,9 @@ def test_the_witness_tells_a_controller_that(deed: Callable[[Object], tuple[str,
         pod["spec"]["nodeName"] = "n"
         cluster.apply([pod])
         _, victim = deed(pod)
-        await cluster.client("scaler").delete(PODS, victim["metadata"]["namespace"], victim["metadata"]["name"])
-        witness.finish()
-        return witness.wrong
+        life = Life(cluster, "scaler", writes, faults=Interceptor(), seed=0)
+        await life.delete(PODS, victim["metadata"]["namespace"], victim["metadata"]["name"])
+        return writes.witness.failures
 
-    (words,) = run(main())
+    words, *_ = run(main())
     assert deed({})[0] in words

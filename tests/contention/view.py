@@ -1,216 +1,150 @@
-"""The cluster as far as services on scarce nodes are concerned, kept current event by event, in small values.
+"""The cluster as far as services on scarce nodes are concerned, kept current event by event.
 
-It is fed what the controller's own watches deliver, so that it judges a decision by what could be known then. Shares
-nothing with scaler.informers or scaler.decide. Must not: judge (tests.contention.witness).
+It is fed what the controller's own watches deliver, so that it judges a decision by what could be known then. Must not:
+judge (tests.contention.witness).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Iterable, Sequence, Set
+from functools import cached_property
 
-import msgspec
-
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, Object, Resource
+from scaler.kube.api import CONFIG_MAPS, NODES, Object, Resource
 from scaler.sim.actors import objects
-from scaler.sim.stories.instances import service_of
+from tests.chaos.view import Instance, View
 from tests.contention.services import KIND, RULE, Service
 
-Key = tuple[str, str]
-"""Namespace and name."""
 
-
-class Node(msgspec.Struct, frozen=True):
-    kind: str
-    usable: bool
-
-
-class Pod(msgspec.Struct, frozen=True):
-    """`waits`: in the scheduler's hands."""
-
-    owner: str
-    node: str
-    phase: str
-    terminating: bool
-    waits: bool
-
-
-class Job(msgspec.Struct, frozen=True):
-    uid: str
-    service: str
-    group: str
-    size: int
-
-
-class Sight:
-    """Every pod of these worlds fills a node, so "fits" is a matching of pods to nodes."""
+class ServicesView(View):
+    """Every pod of these worlds fills a node, so "fits" is a matching of pods to nodes. Instances are known by the uid
+    of their job."""
 
     def __init__(self, services: Iterable[Service]) -> None:
+        super().__init__()
         self.services = {service.key: service for service in services}
-        self.nodes: dict[Key, Node] = {}
-        self.jobs: dict[Key, Job] = {}
-        self.pods: dict[Key, Pod] = {}
         self.rules: set[str] = set()
         """Namespaces whose rule was seen; a rule that goes is remembered."""
-        self._jobs_of: dict[tuple[str, str], list[Job]] = {}
-        self._pods_of: dict[str, list[Pod]] = {}
 
     def take(self, resource: Resource, obj: Object, *, gone: bool = False) -> None:
         """What happened to one object."""
-        key = (objects.namespace(obj), objects.name(obj))
-        if resource == NODES:
-            _put(self.nodes, key, None if gone else _node(obj))
-        elif resource == ASCEND_JOBS:
-            _put(self.jobs, key, None if gone or objects.terminating(obj) else _job(obj))
-        elif resource == PODS:
-            _put(self.pods, key, None if gone or objects.ended(obj) else _pod(obj))
-        elif resource == CONFIG_MAPS and objects.name(obj) == RULE:
+        super().take(resource, obj, gone=gone)
+        if resource == CONFIG_MAPS and objects.name(obj) == RULE:
             self.rules.add(objects.namespace(obj))
-        self._jobs_of, self._pods_of = {}, {}
-
-    def take_all(self, resource: Resource, objs: Sequence[Object]) -> None:
-        """A list: nothing else is there."""
-        known: dict[Resource, dict[Key, Any]] = {NODES: self.nodes, ASCEND_JOBS: self.jobs, PODS: self.pods}
-        known.get(resource, {}).clear()
-        for obj in objs:
-            self.take(resource, obj)
 
     # Services
 
-    def of(self, service: str, group: str) -> list[Job]:
-        if not self._jobs_of:
-            found = defaultdict(list)
-            for job in self.jobs.values():
-                found[job.service, job.group].append(job)
-            self._jobs_of = dict(found)
-        return self._jobs_of.get((service, group), [])
+    @cached_property
+    def _by_group(self) -> dict[tuple[str, str], list[Instance]]:
+        found = defaultdict(list)
+        for one in self.instances:
+            if not objects.terminating(one.job):
+                found[one.service, one.group].append(one)
+        return dict(found)
 
-    def all_of(self, service: str) -> list[Job]:
-        return [job for group in self.services[service].minimum for job in self.of(service, group)]
+    def of(self, service: str, group: str) -> list[Instance]:
+        return self._by_group.get((service, group), [])
+
+    def all_of(self, service: str) -> list[Instance]:
+        return [one for group in self.services[service].minimum for one in self.of(service, group)]
 
     def serves(self, key: str) -> bool:
         minimum = self.services[key].minimum
-        return all(sum(map(self.is_running, self.of(key, group))) >= number for group, number in minimum.items())
+        return all(sum(map(is_running, self.of(key, group))) >= number for group, number in minimum.items())
 
+    @cached_property
     def waiting(self) -> list[str]:
         """Services whose smallest ratio is not all bound and could be: its rule and its jobs exist."""
         return [
             key
             for key, service in self.services.items()
-            if service.name in self.rules and self.missing(key) and self._could_be_whole(key)
+            if service.name in self.rules
+            and self.missing(key)
+            and all(len(self.of(key, group)) >= number for group, number in service.minimum.items())
         ]
-
-    def _could_be_whole(self, key: str) -> bool:
-        return all(len(self.of(key, group)) >= number for group, number in self.services[key].minimum.items())
 
     def missing(self, key: str, *, without: Set[str] = frozenset()) -> list[str]:
         """Kind of node for each pod that the smallest ratio still needs; of each group the nearest instances."""
         service, count = self.services[key], 0
         for group, number in service.minimum.items():
-            count += sum(sorted(self.unbound(job) for job in self.of(key, group) if job.uid not in without)[:number])
+            count += sum(sorted(unbound(one) for one in self.of(key, group) if uid(one) not in without)[:number])
         return [service.kind] * count
 
     def beyond_minimum(self, key: str) -> int:
         """Nodes that its instances beyond its minimum hold."""
         nodes = 0
         for group, number in self.services[key].minimum.items():
-            running = [job for job in self.of(key, group) if self.is_running(job)]
-            nodes += sum(job.size for job in running[number:])
+            running = [one for one in self.of(key, group) if is_running(one)]
+            nodes += sum(one.size for one in running[number:])
         return nodes
-
-    # Instances
 
     def released(self, key: str) -> set[str]:
         """Its instances that have pods which wait for the scheduler."""
-        return {job.uid for job in self.all_of(key) if any(pod.waits for pod in self.pods_of(job))}
+        return {uid(one) for one in self.all_of(key) if waits(one)}
 
     def in_part(self, key: str) -> list[str]:
         """Kind of node for each pod that waits for the scheduler while another one of its instance is bound."""
-        halves = [job for job in self.all_of(key) if self.is_in_part(job)]
-        return [self.services[key].kind for job in halves for pod in self.pods_of(job) if pod.waits]
-
-    def is_in_part(self, job: Job) -> bool:
-        return self.has_bound(job) and any(pod.waits for pod in self.pods_of(job))
+        return [self.services[key].kind for one in self.all_of(key) if alive(one, bound=True) for _ in waits(one)]
 
     def ends(self, key: str) -> bool:
         """Some of its pods are terminating."""
-        return any(pod.terminating for job in self.all_of(key) for pod in self.pods_of(job))
-
-    def has_bound(self, job: Job) -> bool:
-        """Some of its pods have a node."""
-        return any(pod.node for pod in self._alive(job))
-
-    def unbound(self, job: Job) -> int:
-        return job.size - sum(bool(pod.node) for pod in self._alive(job))
-
-    def is_running(self, job: Job) -> bool:
-        alive = self._alive(job)
-        return len(alive) == job.size and all(pod.phase == "Running" for pod in alive)
-
-    def is_whole(self, job: Job) -> bool:
-        """All of its pods are out of the gate, or none is."""
-        out = sum(bool(pod.waits or pod.node) for pod in self._alive(job))
-        return out in (0, job.size)
-
-    def _alive(self, job: Job) -> list[Pod]:
-        return [pod for pod in self.pods_of(job) if not pod.terminating]
-
-    def pods_of(self, job: Job) -> list[Pod]:
-        if not self._pods_of:
-            found = defaultdict(list)
-            for pod in self.pods.values():
-                found[pod.owner].append(pod)
-            self._pods_of = dict(found)
-        return self._pods_of.get(job.uid, [])
+        return any(objects.terminating(pod) for one in self.all_of(key) for pod in one.pods if not objects.ended(pod))
 
     # Nodes
 
-    def free(self, *, coming: bool = False, away: bool = False, without: Set[str] = frozenset()) -> list[str]:
-        """Kinds of the nodes that nobody is on; `coming` = also where pods end; `away` = also those that are not
-        there now; `without` = as if these instances had no pods."""
-        pods = (pod for pod in self.pods.values() if pod.owner not in without)
-        taken = {pod.node for pod in pods if not (coming and pod.terminating)}
-        return [node.kind for (_, name), node in self.nodes.items() if name not in taken and (away or node.usable)]
+    @property
+    def node_kinds(self) -> set[str]:
+        return {objects.labels_of(node).get(KIND, "") for node in self.all(NODES)}
 
-    def fits(self, wanted: Iterable[Sequence[str]]) -> bool:
+    def room(self, *, coming: bool = False, away: bool = False, without: Set[str] = frozenset()) -> list[str]:
+        """Kinds of the nodes that are free; see `View.free`."""
+        return self.free(KIND, coming=coming, away=away, without=without)
+
+    def fits(self, needed: Iterable[Sequence[str]]) -> bool:
         """Whether all these pods find nodes that are free."""
-        return fit([kind for each in wanted for kind in each], self.free())
+        return fit([kind for each in needed for kind in each], self.room())
 
     def has_neighbour(self, key: str) -> bool:
         """Another service could ever use some of its nodes; who is alone is admitted whether it fits or not."""
-        jobs = {job.service for job in self.jobs.values()}
-        present = {key for key, service in self.services.items() if key in jobs and service.name in self.rules}
-        kinds = {self.services[other].kind for other in present - {key}}
+        present = {one.service for one in self.instances if not objects.terminating(one.job)}
+        others = {self.services[other].kind for other in present & self.services.keys() - {key} if self._ruled(other)}
         own = self.services[key].kind
-        of_nodes = {node.kind for node in self.nodes.values()}
-        return any(own in ("", kind) and other in ("", kind) for other in kinds for kind in of_nodes)
+        return any(own in ("", kind) and other in ("", kind) for other in others for kind in self.node_kinds)
+
+    def _ruled(self, key: str) -> bool:
+        return self.services[key].name in self.rules
 
 
-def fit(wanted: Sequence[str], free: Sequence[str]) -> bool:
+def uid(instance: Instance) -> str:
+    """Of its job, by which decisions know it."""
+    return objects.uid(instance.job)
+
+
+def alive(instance: Instance, *, bound: bool = False) -> list[Object]:
+    """Its pods that neither end nor have ended; only those that have a node."""
+    return [pod for pod in instance.staying if not objects.ended(pod) and (objects.node_of(pod) or not bound)]
+
+
+def waits(instance: Instance) -> list[Object]:
+    """Its pods that are in the scheduler's hands."""
+    return [pod for pod in alive(instance) if not (objects.node_of(pod) or objects.gated(pod))]
+
+
+def unbound(instance: Instance) -> int:
+    return instance.size - len(alive(instance, bound=True))
+
+
+def is_running(instance: Instance) -> bool:
+    pods = alive(instance)
+    return len(pods) == instance.size and all(objects.phase(pod) == "Running" for pod in pods)
+
+
+def is_whole(instance: Instance) -> bool:
+    """All of its pods are out of the gate, or none is."""
+    return len(waits(instance)) + len(alive(instance, bound=True)) in (0, instance.size)
+
+
+def fit(needed: Sequence[str], free: Sequence[str]) -> bool:
     """Whether pods find nodes: those that say which kind first, the others take what is left."""
-    picky = all(wanted.count(kind) <= free.count(kind) for kind in set(wanted) if kind)
-    return picky and len(wanted) <= len(free)
-
-
-def _put(known: dict[Key, Node] | dict[Key, Job] | dict[Key, Pod], key: Key, value: Node | Job | Pod | None) -> None:
-    known.pop(key, None)
-    if value is not None:
-        known[key] = value  # type: ignore[assignment]
-
-
-def _node(node: Object) -> Node:
-    usable = objects.node_ready(node) and not objects.spec(node).get("unschedulable")
-    return Node(objects.labels_of(node).get(KIND, ""), usable)
-
-
-def _job(job: Object) -> Job:
-    parts: Mapping[str, Object] = objects.spec(job)["replicaSpecs"]
-    group = objects.scaling_labels(job).get("mind-cluster/group-name", "")
-    return Job(objects.uid(job), service_of(job), group, sum(int(part["replicas"]) for part in parts.values()))
-
-
-def _pod(pod: Object) -> Pod:
-    node, going = objects.node_of(pod), objects.terminating(pod)
-    waits = not (node or going or objects.gated(pod))
-    return Pod(objects.owner_uid(pod), node, objects.phase(pod), going, waits)
+    picky = all(needed.count(kind) <= free.count(kind) for kind in set(needed) if kind)
+    return picky and len(needed) <= len(free)

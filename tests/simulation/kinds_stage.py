@@ -9,9 +9,8 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
-from scaler.decide.invariants import violations
-from scaler.decide.world import Decision, Evict, World
 from scaler.kube.api import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, Object
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Mode
@@ -19,11 +18,12 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node, node_object
 from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.stories.play import ADMISSION, real_controller
-from tests.chaos import outside
-from tests.chaos.outside import Instance
-from tests.chaos.releases import held
+from tests.chaos.decisions import Decisions
+from tests.chaos.patches import held
 from tests.chaos.replica import Life
+from tests.chaos.view import Instance, taken, view_of
 from tests.chaos.witness import Witness
+from tests.chaos.writes import Writes
 from tests.deployed_operator import deployment
 from tests.jobs import QUEUE, manifest
 from tests.rig import at_work
@@ -45,13 +45,13 @@ class KindsStage(Stage):
         super().__init__(*ADMISSION, seed=seed)
         self.kind = kind
         self.spot = Spot()
-        self.witness = Witness(self.clock, storm_bound=500)
-        self.witness.released = self._on_release
-        self.cluster.observe(self.witness.see)
+        self.witness = Witness(self.clock)
+        self.writes = Writes(self.cluster, self.witness, storm_bound=500)
+        self.writes.released = self._on_release
+        self.decisions = Decisions(self.witness, self.writes)
         self._chance = random.Random(f"kinds-{seed}")
         self._seed = seed
-        self._targets: dict[str, dict[str, int]] = {}
-        self._wrong_since: dict[str, float] = {}
+        self._wrong: set[str] = set()
         self._applied: Sequence[Object] = ()
         self._nodes: dict[str, NodeSpec] = {}
 
@@ -91,7 +91,7 @@ class KindsStage(Stage):
 
     async def lose_node_of(self, group: str) -> str:
         """A node under a running instance of the group is no longer ready; its name."""
-        on = [one for one in self.instances(group) if one.running(outside.ready_nodes(self.cluster))]
+        on = [one for one in self.instances(group) if one.running]
         name = objects.node_of(self._chance.choice(self._chance.choice(on).pods))
         await change_node(self.cluster, self._nodes[name], NodeFate.NOT_READY)
         return name
@@ -101,7 +101,7 @@ class KindsStage(Stage):
 
     async def kill(self, group: str, *, whole: bool) -> None:
         """Somebody deletes the pods of a running instance, or one of them, at once."""
-        on = [one for one in self.instances(group) if one.running(outside.ready_nodes(self.cluster))]
+        on = [one for one in self.instances(group) if one.running]
         pods = self._chance.choice(on).pods
         for pod in pods if whole else pods[:1]:
             await self.cluster.delete(PODS, self.spot.namespace, objects.name(pod), grace_period_seconds=0)
@@ -109,16 +109,15 @@ class KindsStage(Stage):
     # what there is
 
     def instances(self, group: str) -> list[Instance]:
-        return [one for one in outside.instances(self.cluster) if one.group == group]
+        return [one for one in view_of(self.cluster).instances if one.group == group]
 
     def counts(self) -> Ratio:
         """Running instances of prefill and decode."""
-        ready = outside.ready_nodes(self.cluster)
-        prefill, decode = (sum(one.running(ready) for one in self.instances(group)) for group in GROUPS)
+        prefill, decode = (sum(one.running for one in self.instances(group)) for group in GROUPS)
         return prefill, decode
 
     def reasons(self, group: str) -> list[str]:
-        said = outside.reasons(self.cluster)
+        said = view_of(self.cluster).reasons
         return [said.get((one.service, one.name), "") for one in self.instances(group)]
 
     def told(self, warning: str) -> set[str]:
@@ -142,7 +141,7 @@ class KindsStage(Stage):
         assert self.witness.failures == [], self.words()
 
     def words(self) -> str:
-        said = outside.reasons(self.cluster)
+        said = view_of(self.cluster).reasons
         lines = [
             f"{one.name} [{said.get((one.service, one.name))}]: "
             + ", ".join(
@@ -150,9 +149,9 @@ class KindsStage(Stage):
                 f"{' held' if held(pod) else ''}{' terminating' if objects.terminating(pod) else ''}"
                 for pod in one.pods
             )
-            for one in outside.instances(self.cluster)
+            for one in view_of(self.cluster).instances
         ]
-        return "\n".join([f"{self.counts()} {self._targets} {self.witness.failures}", *lines])
+        return "\n".join([f"{self.counts()} {self.decisions.targets} {self.witness.failures}", *lines])
 
     def left_behind(self) -> list[str]:
         """Pods, PodGroups and ConfigMaps of the service, once it is deleted."""
@@ -161,25 +160,16 @@ class KindsStage(Stage):
 
     # the witnesses
 
-    def decided(self, world: World, decision: Decision) -> None:
-        for plan in decision.plans:
-            self._targets[str(plan.key)] = dict(plan.target)
-            evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
-            self.witness.evicted.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
-        for found in violations(world, decision):
-            self.witness.fail(found)
-
     def _on_release(self, pod: Object, what: str) -> None:
         """S1: no admission takes a group above the target of its last decision, a pair of revisions counted once."""
-        ready = outside.ready_nodes(self.cluster)
-        everybody = outside.instances(self.cluster)
+        everybody = view_of(self.cluster).instances
         mine = next(one for one in everybody if any(objects.uid(p) == objects.uid(pod) for p in one.pods))
         own = [one for one in everybody if (one.service, one.group) == (mine.service, mine.group)]
-        target = self._targets[mine.service].get(mine.group, 0)
-        if len(mine.released) > 1 or mine.disturbed(ready):
+        target = self.decisions.targets[mine.service].get(mine.group, 0)
+        if len(mine.released) > 1 or mine.disturbed:
             return  # it had its place before
-        before = outside.taken([one for one in own if one is not mine], ready)
-        after = outside.taken(own, ready)
+        before = taken([one for one in own if one is not mine])
+        after = taken(own)
         if after > max(target, before):
             self.witness.fail(f"S1: {what}: {after} of {mine.group}, the target is {target}")
 
@@ -187,17 +177,16 @@ class KindsStage(Stage):
         """S2 and L2: nothing is half released, and nothing is held without a reason, for longer than a moment."""
         while True:
             await asyncio.sleep(LOOK)
-            found = outside.instances(self.cluster)
-            wrong = {f"S2: {one.name} is half released" for one in found if one.half}
-            wrong |= {f"L2: {name} is held without a reason" for name in outside.unexplained(self.cluster, found)}
-            now = self.clock.now()
-            self._wrong_since = {what: self._wrong_since.get(what, now) for what in wrong}
-            for what, since in self._wrong_since.items():
-                if now - since > MOMENT:
+            view = view_of(self.cluster)
+            wrong = {f"S2: {one.name} is half released" for one in view.instances if one.half}
+            wrong |= {f"L2: {name} is held without a reason" for name in view.unexplained()}
+            for what in self._wrong | wrong:
+                if self.witness.lasts(what, MOMENT, wrong=what in wrong):
                     self.witness.fail(what)
+            self._wrong = wrong
 
     def life(self) -> Life:
-        return Life(self.cluster, "scaler", self.witness, faults=Interceptor(), seed=self._seed)
+        return Life(self.cluster, "scaler", self.writes, faults=Interceptor(), seed=self._seed)
 
 
 @asynccontextmanager
@@ -212,7 +201,7 @@ async def kinds_stage(
     on.furnish(admission=admission)
     api = on.cluster.client("world")
     actors = (*makers(api, on.clock), *machines(api, on.clock, seed, force_enqueue=force_enqueue))
-    controller = real_controller(seed, mode=Mode.AUTO)(on.life(), on.clock, on.decided)
+    controller = real_controller(seed, mode=Mode.AUTO)(on.life(), on.clock, partial(on.decisions.judge, "scaler"))
     async with at_work(*(actor.run() for actor in actors), on.look(), controller):
         yield on
         assert on.witness.failures == []

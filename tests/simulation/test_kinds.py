@@ -15,7 +15,7 @@ import pytest
 from scaler.sim import loop
 from scaler.sim.actors import objects
 from scaler.sim.stories.play import silence_logs
-from tests.chaos import outside
+from tests.chaos.view import view_of
 from tests.simulation.kinds import (
     DEPLOYMENTS,
     KINDS,
@@ -185,5 +185,5 @@ def test_a_rolling_update_with_one_held_instance_ends(kind: Kind, replicas: int)
 
 def images(on: KindsStage) -> set[str]:
     """Of all pods of the service."""
-    pods = [pod for one in outside.instances(on.cluster) for pod in one.pods]
+    pods = [pod for one in view_of(on.cluster).instances for pod in one.pods]
     return {pod["spec"]["containers"][0]["image"] for pod in pods}

@@ -1,6 +1,6 @@
 """Many services on scarce nodes, minimums first: who serves in the end, and what was promised on the way.
 
-Every world is watched from outside (tests.contention.witness), comes to rest, and leaves no instance without a reason.
+Every world is watched from outside (tests.contention.passes), comes to rest, and leaves no instance without a reason.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from scaler.sim.stories.play import play
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
+from tests.contention.passes import Passes
 from tests.contention.services import A, B, Service, chat_services, nodes, serving, training, written
 from tests.contention.stage import watched
-from tests.contention.witness import Witness
 from tests.parts import short_and_long
 from tests.simulation.worlds import ROOT, failures
 from tests.simulation.worlds import played as expected
@@ -27,7 +27,7 @@ QUIET = 300.0
 """Seconds at the end in which nothing may happen any more."""
 
 
-def played(folder: Path, services: list[Service], *groups: dict[str, Any], **more: Any) -> tuple[Timeline, Witness]:
+def played(folder: Path, services: list[Service], *groups: dict[str, Any], **more: Any) -> tuple[Timeline, Passes]:
     """All services at once. Everything that must always hold, holds."""
     files = [written(folder, service.name, service.manifests()) for service in services]
     return unfolded(services, *groups, manifests=files, **more)
@@ -36,14 +36,14 @@ def played(folder: Path, services: list[Service], *groups: dict[str, Any], **mor
 def unfolded(
     services: list[Service], *groups: dict[str, Any], seed: int = 0, rests: bool = True,
     given_up: Set[str] = frozenset(), **more: Any,
-) -> tuple[Timeline, Witness]:  # fmt: skip
+) -> tuple[Timeline, Passes]:  # fmt: skip
     """A scenario with these services in it, watched and found sound."""
     what = Scenario.model_validate({"nodes": list(groups), "until": "15m", **more})
-    timeline, witness = watched(what, services, seed=seed, given_up=given_up)
+    timeline, passes = watched(what, services, seed=seed, given_up=given_up)
     assert_sound(timeline)
-    assert witness.wrong == [] or not what.arbitration
+    assert passes.witness.failures == [] or not what.arbitration
     assert not rests or max(moment.at for moment in timeline.moments) < timeline.end - QUIET
-    return timeline, witness
+    return timeline, passes
 
 
 def arriving(folder: Path, services: Iterable[Service], first: float, every: float) -> list[dict[str, Any]]:
@@ -77,16 +77,16 @@ def test_twenty_services_of_two_nodes_each_serve_as_far_as_the_nodes_go(
 
 @LONG
 def test_without_arbitration_half_started_services_hold_nodes_that_others_need(tmp_path: Path) -> None:
-    timeline, witness = played(tmp_path, chat_services(20), nodes(20), arbitration=False, until="7m")
+    timeline, passes = played(tmp_path, chat_services(20), nodes(20), arbitration=False, until="7m")
     assert len(serving(timeline)) < 10
-    assert any("S10" in words for words in witness.wrong)  # so the witness can see it
+    assert any("S10" in words for words in passes.witness.failures)  # so the witness can see it
 
 
 @LONG
 def test_only_without_arbitration_services_scale_up_into_what_others_need_to_serve_at_all(tmp_path: Path) -> None:
     events = arriving(tmp_path, chat_services(12), 1, 1.5)
-    _, witness = unfolded(chat_services(12), nodes(24), events=events, arbitration=False, until="7m")
-    assert any("S9" in words for words in witness.wrong)  # so the witness can see that, too
+    _, passes = unfolded(chat_services(12), nodes(24), events=events, arbitration=False, until="7m")
+    assert any("S9" in words for words in passes.witness.failures)  # so the witness can see that, too
     unfolded(chat_services(12), nodes(24), events=events, until="7m")  # finds nothing wrong
 
 
@@ -165,12 +165,12 @@ def test_foreign_training_takes_nodes_and_gives_them_back(tmp_path: Path) -> Non
 def test_a_minimum_that_fits_and_is_never_bound_gives_way_and_is_reported(tmp_path: Path) -> None:
     """Its pods name a scheduler that does not exist; the oldest service, it would be first in line for ever."""
     stuck = Service("a-stuck", scheduler="nobody")
-    timeline, witness = played(
+    timeline, passes = played(
         tmp_path, [stuck, *chat_services(3)], nodes(9), until="40m", rests=False, given_up={stuck.key}
     )
     assert all(timeline.last(one.key).complete for one in chat_services(3))
     assert "MinimumNotScheduled" in {sample.reasons.get("a-stuck-p0") for sample in timeline.samples[stuck.key]}
-    assert witness.admissions < 60
+    assert passes.admitted.total() < 60
 
 
 @pytest.mark.parametrize("favourite", ["chat-00", "chat-04"])

@@ -10,8 +10,10 @@ from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, PODS, EventTyp
 from scaler.kube.errors import ConflictError, NotSentError, TooManyRequestsError, UnknownOutcomeError
 from scaler.sim.apiserver.client import Request
 from scaler.sim.apiserver.store import Change, Record
-from tests.chaos.releases import KEEP
-from tests.chaos.witness import FOLLOWED, ORDERED, TRIES, WINDOW, Witness
+from scaler.sim.cluster import SimCluster
+from tests.chaos.patches import KEEP
+from tests.chaos.witness import Witness
+from tests.chaos.writes import FOLLOWED, ORDERED, TRIES, WINDOW, Writes
 
 BOUND, SIZE = 100, 3
 WRITE = Request("scaler-0.1", "create", PODS, "mindie")
@@ -36,18 +38,18 @@ def _order(clock: Clock, before: int, after: int, rule: str = "a") -> Change:
 def _sent(orders: list[tuple[int, int]], rule: str = "a", *, by_itself: bool = False, later: float = 0.0) -> int:
     """Writes that a life may send after these orders, `later` seconds afterwards, until it is a storm."""
     clock = _Time()
-    witness = Witness(clock, storm_bound=BOUND, sizes={"a": SIZE})
+    writes = Writes(SimCluster(clock), Witness(clock), storm_bound=BOUND, sizes={"a": SIZE})
     for before, after in orders:
         if by_itself:
-            with witness.acting("scaler-0.1", WRITE):
-                witness.see(_order(clock, before, after, rule))
+            with writes.acting("scaler-0.1", WRITE):
+                writes.see(_order(clock, before, after, rule))
         else:
-            witness.see(_order(clock, before, after, rule))
-    witness.failures.clear()
+            writes.see(_order(clock, before, after, rule))
+    writes.witness.failures.clear()
     clock.at += later
     sent = 0
-    while not witness.failures and sent < 10 * BOUND:
-        witness.attempted("scaler-0.1", WRITE)
+    while not writes.witness.failures and sent < 10 * BOUND:
+        writes.attempted("scaler-0.1", WRITE)
         sent += 1
     return sent
 
@@ -74,19 +76,21 @@ def test_what_the_scaler_changes_itself_is_no_order_nor_is_what_anybody_writes_a
 
 def test_a_storm_is_told_once_of_each_life() -> None:
     clock = _Time()
-    witness = Witness(clock, storm_bound=BOUND)
+    writes = Writes(SimCluster(clock), Witness(clock), storm_bound=BOUND)
     for _ in range(3 * BOUND):
-        witness.attempted("scaler-0.1", WRITE)
-    assert [failure.split(": ", 1)[1] for failure in witness.failures] == ["storm: scaler-0.1 sent 100 writes in 60 s"]
+        writes.attempted("scaler-0.1", WRITE)
+    said = [failure.split(": ", 1)[1] for failure in writes.witness.failures]
+    assert said == ["storm: scaler-0.1 sent 100 writes in 60 s"]
 
 
 def _counted(errors: list[Exception | None]) -> int:
     """How many of these writes count, each answered like that."""
-    witness = Witness(_Time(), storm_bound=10 * BOUND)
+    clock = _Time()
+    writes = Writes(SimCluster(clock), Witness(clock), storm_bound=10 * BOUND)
     for error in errors:
-        witness.attempted("scaler-0.1", WRITE)
-        witness.answered("scaler-0.1", WRITE, error)
-    return witness.busiest
+        writes.attempted("scaler-0.1", WRITE)
+        writes.answered("scaler-0.1", WRITE, error)
+    return writes.busiest
 
 
 @pytest.mark.parametrize(
@@ -117,12 +121,12 @@ def test_the_witness_knows_how_often_the_writer_tries() -> None:
 def _judged(resource: Resource, verb: str, before: Object | None, after: Object, body: Object) -> list[str]:
     """What the witness finds wrong with one write of a life."""
     clock = _Time()
-    witness = Witness(clock, storm_bound=BOUND)
+    writes = Writes(SimCluster(clock), Witness(clock), storm_bound=BOUND)
     old = None if before is None else Record(before, 1)
     kind = EventType.ADDED if old is None else EventType.MODIFIED
-    with witness.acting("scaler-0.1", Request("scaler-0.1", verb, resource, "mindie", "x", body=body)):
-        witness.see(Change(kind, resource, ("mindie", "x"), old, Record(after, 2), clock.now()))
-    return [failure.rsplit(": ", 1)[1] for failure in witness.failures]
+    with writes.acting("scaler-0.1", Request("scaler-0.1", verb, resource, "mindie", "x", body=body)):
+        writes.see(Change(kind, resource, ("mindie", "x"), old, Record(after, 2), clock.now()))
+    return [failure.rsplit(": ", 1)[1] for failure in writes.witness.failures]
 
 
 @pytest.mark.parametrize(

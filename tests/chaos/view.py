@@ -1,0 +1,221 @@
+"""The bare cluster: instances, nodes, and what a status says of them, counted from objects alone.
+
+A view is of all that a store has (`view_of`), or of what the watches of one client delivered. Shares nothing with
+scaler.decide or scaler.workloads. Must not: judge.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence, Set
+from functools import cached_property
+
+import msgspec
+
+from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, Object, Resource
+from scaler.sim.actors import objects
+from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.instances import claim_of, service_of
+from tests.chaos.patches import held
+
+GROUP = "mind-cluster/group-name"
+KINDS = (NODES, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, PODS, ELASTIC_SERVICES)
+REVISIONS = (
+    ("pod-template-hash", ""),
+    ("leaderworkerset.sigs.k8s.io/template-revision-hash", "leaderworkerset.sigs.k8s.io/name"),
+    ("role-template-hash", "storm-service-name"),
+)
+"""Label of the revision, and that of the owner's name; the name of a ReplicaSet begins with its owner's."""
+
+
+class Instance(msgspec.Struct):
+    """`size` is what it should have; `pods` are all that it has, terminating ones included."""
+
+    service: str
+    group: str
+    name: str
+    size: int
+    owner: str = ""
+    revision: str = ""
+    pods: list[Object] = []
+    job: Object = {}
+    """That it is one with, if any."""
+    good_nodes: Set[str] = frozenset()
+
+    @property
+    def staying(self) -> list[Object]:
+        return [pod for pod in self.pods if not objects.terminating(pod)]
+
+    @property
+    def bound(self) -> list[Object]:
+        return [pod for pod in self.staying if objects.node_of(pod)]
+
+    @property
+    def released(self) -> list[Object]:
+        return [pod for pod in self.staying if not held(pod)]
+
+    @property
+    def half(self) -> bool:
+        """Some of its pods are held and some are not."""
+        return 0 < len(self.released) < len(self.staying)
+
+    @property
+    def serving(self) -> list[Object]:
+        """Those that run on good nodes."""
+        return [
+            pod for pod in self.bound if objects.phase(pod) == "Running" and objects.node_of(pod) in self.good_nodes
+        ]
+
+    @property
+    def whole(self) -> bool:
+        return len(self.serving) == self.size
+
+    @property
+    def ended(self) -> bool:
+        return any(objects.ended(pod) for pod in self.bound)
+
+    @property
+    def running(self) -> bool:
+        """Whole, and nothing of it terminates."""
+        return self.whole and len(self.staying) == len(self.pods) == self.size
+
+    @property
+    def disturbed(self) -> bool:
+        """Something happened to it, so that it may have lost its place already."""
+        lost = any(
+            objects.ended(pod) or objects.node_of(pod) not in self.good_nodes or objects.restarts(pod)
+            for pod in self.bound
+        )
+        return lost or len(self.staying) < len(self.pods) or bool(self.bound and len(self.staying) < self.size)
+
+    def __str__(self) -> str:
+        return f"{self.name} {len(self.serving)}/{len(self.bound)}/{len(self.released)} of {self.size}"
+
+
+class View:
+    """`take` and `take_all` keep it current; what is counted is counted once for each state."""
+
+    def __init__(self) -> None:
+        self._known: defaultdict[Resource, dict[tuple[str, str], Object]] = defaultdict(dict)
+
+    def take(self, resource: Resource, obj: Object, *, gone: bool = False) -> None:
+        """What happened to one object."""
+        self._changed()
+        key = (objects.namespace(obj), objects.name(obj))
+        self._known[resource].pop(key, None)
+        if not gone:
+            self._known[resource][key] = obj
+
+    def take_all(self, resource: Resource, found: Sequence[Object]) -> None:
+        """A list: nothing else is there."""
+        self._changed()
+        self._known[resource] = {(objects.namespace(obj), objects.name(obj)): obj for obj in found}
+
+    def all(self, resource: Resource) -> Iterable[Object]:
+        return self._known[resource].values()
+
+    @cached_property
+    def instances(self) -> list[Instance]:
+        """Every instance that names a rule, by service, group and name; jobs without pods too."""
+        found: dict[tuple[str, str], Instance] = {}
+        jobs = {objects.uid(job): job for kind in (ASCEND_JOBS, VOLCANO_JOBS) for job in self.all(kind)}
+        good = {objects.name(node) for node in self.all(NODES) if objects.node_ready(node)}
+        for job in jobs.values():
+            if service := service_of(job):
+                group = objects.scaling_labels(job).get(GROUP, "")
+                one = Instance(service, group, objects.name(job), _expected(job), job=job, good_nodes=good)
+                found[service, one.name] = one
+        sizes = {objects.uid(made): int(objects.spec(made).get("replicas", 1)) for made in self.all(STATEFUL_SETS)}
+        for pod in self.all(PODS):
+            job = jobs.get(objects.owner_uid(pod), {})
+            service = service_of(job or pod)
+            if not service or (not job and objects.owner_kind(pod) in (ASCEND_JOBS.kind, VOLCANO_JOBS.kind)):
+                continue  # pods outlive their job for a moment
+            claim = claim_of(pod, sizes)
+            name, group = objects.name(job) if job else claim.instance, objects.labels_of(pod).get(GROUP, "")
+            fresh = Instance(service, group, name, claim.size, *_revision(pod), good_nodes=good)
+            found.setdefault((service, name), fresh).pods.append(pod)
+        return [found[key] for key in sorted(found)]
+
+    @cached_property
+    def reasons(self) -> dict[tuple[str, str], str]:
+        """What the ElasticServices say: by service and name of the instance."""
+        said: dict[tuple[str, str], str] = {}
+        for found in self.all(ELASTIC_SERVICES):
+            key = f"{objects.namespace(found)}/{found['spec']['rule']}/{found['spec']['jobID']}"
+            instances = found.get("status", {}).get("instances", ())
+            said |= {(key, instance["name"]): instance["reason"] for instance in instances}
+        return said
+
+    def unexplained(self) -> list[str]:
+        """Names of instances with held pods of which no status says a reason."""
+        return [
+            one.name
+            for one in self.instances
+            if any(map(held, one.staying)) and (one.service, one.name) not in self.reasons
+        ]
+
+    def elastic_service(self, namespace: str, rule: str) -> Object | None:
+        """The object about the service of this rule."""
+        found = (one for one in self.all(ELASTIC_SERVICES) if objects.namespace(one) == namespace)
+        return next((one for one in found if one["spec"]["rule"] == rule), None)
+
+    def free(
+        self, label: str, *, coming: bool = False, away: bool = False, without: Set[str] = frozenset()
+    ) -> list[str]:  # fmt: skip
+        """Values of this label of the nodes that take pods and have none; `coming` = also where pods end; `away` = also
+        nodes that take none now; `without` = as if instances with these uids had no pods."""
+        pods = (pod for pod in self.all(PODS) if not objects.ended(pod) and objects.owner_uid(pod) not in without)
+        taken = {objects.node_of(pod) for pod in pods if not (coming and objects.terminating(pod))}
+        return [
+            objects.labels_of(node).get(label, "")
+            for node in self.all(NODES)
+            if objects.name(node) not in taken and (away or takes_pods(node))
+        ]
+
+    def _changed(self) -> None:
+        for name in [name for name in self.__dict__ if isinstance(getattr(type(self), name, None), cached_property)]:
+            del self.__dict__[name]
+
+
+def view_of(cluster: SimCluster) -> View:
+    """All that is there now."""
+    view = View()
+    for kind in KINDS:
+        view.take_all(kind, cluster.peek(kind))
+    return view
+
+
+def takes_pods(node: Object) -> bool:
+    return objects.node_ready(node) and not objects.spec(node).get("unschedulable")
+
+
+def taken(members: Iterable[Instance]) -> int:
+    """Places that a group's undisturbed released instances take, an outdated running and a newest one together one."""
+    out = [one for one in members if one.released and not one.disturbed]
+    by_owner: dict[str, list[Instance]] = defaultdict(list)
+    for one in out:
+        by_owner[one.owner].append(one)
+    return len(out) - sum(_pairs(found) for owner, found in by_owner.items() if owner)
+
+
+def _pairs(found: list[Instance]) -> int:
+    """The most there can be: which revision is the newest is not asked, only that the other of a pair runs."""
+    out = Counter(one.revision for one in found)
+    runs = Counter(one.revision for one in found if one.running)
+    return max(min(number, runs.total() - runs[revision]) for revision, number in out.items())
+
+
+def _revision(pod: Object) -> tuple[str, str]:
+    """Owner and revision, as the platforms label them; empty where nothing is rolled."""
+    labels = objects.labels_of(pod)
+    for label, owner in REVISIONS:
+        if revision := labels.get(label):
+            name = str(objects.controller(pod).get("name", "")).removesuffix(f"-{revision}")
+            return (f"{labels[owner]}/{labels.get('role-name', '')}" if owner else name), revision
+    return "", ""
+
+
+def _expected(job: Object) -> int:
+    parts = [*(objects.spec(job).get("replicaSpecs") or {}).values(), *(objects.spec(job).get("tasks") or [])]
+    return sum(int(part.get("replicas", 1)) for part in parts)

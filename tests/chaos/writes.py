@@ -1,0 +1,312 @@
+"""Sees every commit in the store and who made it, and every request of a replica, and says which promise it breaks.
+
+It knows Kubernetes objects and the contract, and none of the controller's code: no caches, no decision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    ELASTIC_SERVICES,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    POD_GROUPS,
+    PODS,
+    SERVICES,
+    EventType,
+    Object,
+)
+from scaler.kube.errors import NotSentError, TooManyRequestsError
+from scaler.names import MANAGED_BY, MANAGED_BY_LABEL, ROUNDS_ANNOTATION
+from scaler.sim.actors import objects
+from scaler.sim.apiserver.client import Request
+from scaler.sim.apiserver.store import Change
+from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.instances import claim_of
+from tests.chaos import hostile
+from tests.chaos.patches import (
+    KEEP,
+    RULE,
+    apart_from,
+    held,
+    only_keeps,
+    wrong_group_patch,
+    wrong_patch,
+    wrong_volcano_group_patch,
+)
+from tests.chaos.witness import Witness
+
+MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)
+OWN_SUFFIXES = ("-scaler-last-valid",)
+LEASE = "mind-cluster-scaler"
+WINDOW = 60.0
+"""Seconds in which write attempts are counted."""
+ORDERED = 15
+"""Write attempts that an instance needs to come or to go when somebody changes spec.replicas; of three pods: 15, 8."""
+TRIES = 5
+"""How often the writer sends one write that is refused with certainty (429, or not sent), within about two seconds."""
+FOLLOWED = 10.0
+"""Seconds in which that is written."""
+
+
+class Writes:
+    """`busiest` = most write attempts of one life in WINDOW seconds."""
+
+    def __init__(
+        self, cluster: SimCluster, witness: Witness, *, storm_bound: float = math.inf,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """`storm_bound`: write attempts in WINDOW that nobody needs; `sizes`: instances of each rule, by its name."""
+        self.busiest = 0
+        self.last_write = 0.0
+        """When a life last changed anything but the Lease."""
+        self.last_action = 0.0
+        """When a life last made or removed an object of an instance."""
+        self.released: Callable[[Object, str], None] = lambda _pod, _what: None
+        """Called with each pod from which our gate was taken, just after."""
+        self.evicted: set[str] = set()
+        """uid and name of every instance that some decision evicts: its pods may be deleted though bound (3b.4)."""
+        self.witness = witness
+        self.fail, self.counts, self._clock = witness.fail, witness.counts, witness.clock
+        self._cluster = cluster
+        self._storm_bound = storm_bound
+        self._stormed: set[str] = set()
+        self._sizes = sizes or {}
+        self._orders: deque[tuple[float, int]] = deque()
+        """When a user changed spec.replicas, and how many instances move by it."""
+        self._actor: tuple[str, Request, bool] | None = None
+        self._attempts: dict[str, deque[float]] = {}
+        self._in_vain: Counter[tuple[str, ...]] = Counter()
+        """Life, verb, kind, namespace and name of a write -> how many times in a row it certainly had no effect."""
+        self._jobs: dict[str, dict[str, str]] = {}
+        """uid -> labels of every AscendJob that ever was."""
+        self._ruled: set[str] = set()
+        """uid of every pod that named a rule itself."""
+        self._shared: set[str] = set()
+        """Names of the PodGroups that Volcano makes for pods under a rule."""
+        self._writers: list[str] = []
+        """Lives in the order of their first effective write."""
+        cluster.observe(self.see)
+
+    @contextmanager
+    def acting(self, life: str, request: Request, *, late: bool = False) -> Iterator[None]:
+        """What is committed inside is the effect of this request."""
+        self._actor = (life, request, late)
+        try:
+            yield
+        finally:
+            self._actor = None
+
+    def attempted(self, life: str, request: Request) -> None:
+        """A life is about to send a write, whatever becomes of it. What is sent again after it certainly had no effect
+        counts once for each TRIES: so often the writer sends it before anybody above hears of it."""
+        if request.resource == LEASES:
+            return
+        now = self._clock.now()
+        if request.namespace == hostile.NAMESPACE:
+            self.counts["write for the hostile tenant"] += 1
+            return
+        if self._in_vain[_write(life, request)] % TRIES:
+            self.counts["write sent again"] += 1
+            return
+        times = self._attempts.setdefault(life, deque())
+        times.append(now)
+        while times[0] < now - WINDOW:
+            times.popleft()
+        self.busiest = max(self.busiest, len(times))
+        if len(times) >= self._bound(now) and life not in self._stormed:
+            self._stormed.add(life)
+            self.fail(f"storm: {life} sent {len(times)} writes in {WINDOW:g} s")
+
+    def answered(self, life: str, request: Request, error: Exception | None) -> None:
+        """What became of a write that was attempted."""
+        if isinstance(error, TooManyRequestsError | NotSentError):
+            self._in_vain[_write(life, request)] += 1
+        else:
+            self._in_vain.pop(_write(life, request), None)
+
+    def _bound(self, now: float) -> float:
+        while self._orders and self._orders[0][0] < now - WINDOW - FOLLOWED:
+            self._orders.popleft()
+        return self._storm_bound + ORDERED * sum(moved for _, moved in self._orders)
+
+    def see(self, change: Change) -> None:
+        """One commit in the store."""
+        if change.resource == ASCEND_JOBS:
+            metadata = change.after.object["metadata"]
+            self._jobs[metadata["uid"]] = {**self._jobs.get(metadata["uid"], {}), **metadata.get("labels", {})}
+        elif change.resource == PODS and RULE in change.after.object["metadata"].get("labels", {}):
+            pod = change.after.object
+            self._ruled.add(pod["metadata"]["uid"])
+            self._shared.add(f"podgroup-{objects.owner_uid(pod) or pod['metadata']['uid']}")
+        elif change.resource == ELASTIC_SERVICES and change.before is not None and self._actor is None:
+            self._ordered(change.before.object, change.after.object)
+        who = self._actor[0] if self._actor else "-"
+        self.witness.note(f"{change.version} {change.type.value} {change.resource.plural} {'/'.join(change.key)} {who}")
+        # A namespace that a restore took comes back with the first object in it.
+        if self._actor is not None and not change.resource == NAMESPACES != self._actor[1].resource:
+            self._judge(change, *self._actor)
+
+    def _ordered(self, before: Object, after: Object) -> None:
+        size = self._sizes.get(after["spec"]["rule"], 0)
+        was, wanted = (min(size, obj["spec"].get("replicas", size)) for obj in (before, after))
+        if was != wanted:
+            self._orders.append((self._clock.now(), abs(was - wanted)))
+
+    def _judge(self, change: Change, life: str, request: Request, late: bool) -> None:
+        what = f"{life} {request.verb} {request.resource.plural} {'/'.join(change.key)}"
+        self.counts[f"{'late ' if late else ''}{request.verb} {request.resource.plural}"] += 1
+        judged = {
+            ASCEND_JOBS: self._job,
+            CONFIG_MAPS: self._config_map,
+            DISRUPTION_BUDGETS: self._budget,
+            ELASTIC_SERVICES: self._elastic_service,
+        }
+        if change.resource == LEASES:
+            if change.key[1] != LEASE:
+                self.fail(f"S8: {what}: not its Lease")
+            return
+        self.last_write = self._clock.now()
+        if not late:
+            self._fence(life, what)
+        if self._keeps(change, request):
+            self.counts["keep"] += 1
+            return
+        if change.resource in MADE_FOR_INSTANCES:
+            self.last_action = self.last_write
+        if self._is_of_others(change):
+            self._of_others(change, request, what)
+        elif change.resource in MADE_FOR_INSTANCES:
+            self._instance_object(change, what)
+            if not late and change.resource != PODS and change.type is EventType.DELETED:
+                self._left_alone(change, what)
+        elif change.resource != EVENTS:
+            judged.get(change.resource, self._unknown)(change, what)
+
+    def _unknown(self, _: Change, what: str) -> None:
+        self.fail(f"S8: {what}: not a kind that it may write")
+
+    def _keeps(self, change: Change, request: Request) -> bool:
+        """A patch that means this one pod, of an instance of ours, and says only whether evictions are kept from it."""
+        if change.resource != PODS or change.before is None or request.verb != "patch":
+            return False
+        before, after = change.before.object, change.after.object
+        ours = RULE in before["metadata"].get("labels", {}) or objects.owner_uid(before) in self._jobs
+        named = request.body.get("metadata", {}).get("uid") == before["metadata"]["uid"]
+        return ours and named and only_keeps(before, after)
+
+    def _fence(self, life: str, what: str) -> None:
+        """S7: after a new leader's first write nothing of an old one takes effect."""
+        if life not in self._writers:
+            self._writers.append(life)
+        elif self._writers[-1] != life:
+            self.fail(f"S7: {what}: after {self._writers[-1]} had written")
+
+    def _is_of_others(self, change: Change) -> bool:
+        """A pod that names a rule itself, or a PodGroup of such: it was made by others, or stands in for theirs."""
+        subject = change.after.object if change.before is None else change.before.object
+        if change.resource == PODS:
+            return RULE in subject["metadata"].get("labels", {})
+        owners = {owner["uid"] for owner in subject["metadata"].get("ownerReferences", ())}
+        shared = change.key[1] in self._shared
+        return change.resource == POD_GROUPS and (shared or not owners.isdisjoint(self._ruled))
+
+    def _of_others(self, change: Change, request: Request, what: str) -> None:
+        """Pods are released or, unbound, deleted; PodGroups are made, and Volcano's keep no room. Nothing else."""
+        if change.before is None:
+            if change.resource == PODS:
+                self.fail(f"S8: {what}: others make its pods")
+            return
+        before, after = change.before.object, change.after.object
+        if request.verb == "patch" and change.resource == PODS:
+            for wrong in wrong_patch(before, after, request.body):
+                self.fail(f"S8: {what}: {wrong}")
+            if held(before) and not held(after):
+                self.counts["release"] += 1
+                self.released(after, what)
+        elif request.verb == "patch":
+            wrongs = wrong_volcano_group_patch if change.key[1] in self._shared else wrong_group_patch
+            for wrong in wrongs(before, after):
+                self.fail(f"S8: {what}: {wrong}")
+        elif request.verb != "delete" or change.resource != PODS:
+            self.fail(f"S8: {what}: not the scaler's to change")
+        elif before["spec"].get("nodeName"):
+            self._bound_pod_deleted(before, claim_of(before, {}).instance, what)
+
+    def _instance_object(self, change: Change, what: str) -> None:
+        subject = change.after.object if change.before is None else change.before.object
+        labels = self._jobs.get(objects.owner_uid(subject))
+        if labels is None or not ("mind-cluster/scaling-rule" in labels or {"app", "jobID"} <= labels.keys()):
+            self.fail(f"S8: {what}: of no job of ours")
+        if change.before is None:
+            return
+        gone = change.type is EventType.DELETED or "deletionTimestamp" in change.after.object["metadata"]
+        if not gone:
+            self.fail(f"S8: {what}: only created and deleted objects were promised")
+        elif change.resource == PODS and subject["spec"].get("nodeName"):
+            self._bound_pod_deleted(subject, objects.owner_uid(subject), what)
+
+    def _left_alone(self, change: Change, what: str) -> None:
+        """The PodGroup or Service of an instance goes when no pod of it is left that somebody runs."""
+        uid = objects.owner_uid(change.after.object)
+        for pod in self._cluster.peek(PODS, change.key[0]):
+            if (
+                objects.owner_uid(pod) == uid
+                and pod["spec"].get("nodeName")
+                and not (objects.terminating(pod) or objects.ended(pod))
+            ):
+                self.fail(f"S3: {what}: its pod {pod['metadata']['name']} is bound to {pod['spec']['nodeName']}")
+
+    def _bound_pod_deleted(self, pod: Object, instance: str, what: str) -> None:
+        if not self.evicted.isdisjoint({instance, objects.owner_uid(pod), pod["metadata"]["uid"]}):
+            self.counts["eviction"] += 1
+        else:
+            self.fail(f"S3: {what}: bound to {pod['spec']['nodeName']}")
+
+    def _job(self, change: Change, what: str) -> None:
+        labels = change.after.object["metadata"].get("labels", {})
+        if "mind-cluster/scaling-rule" not in labels and not {"app", "jobID"} <= labels.keys():
+            self.fail(f"S8: {what}: a job that is not labelled")
+        if change.before is None or change.type is EventType.DELETED:
+            self.fail(f"S8: {what}: a job was made or removed")
+        elif _without_ours(change.before.object) != _without_ours(change.after.object):
+            self.fail(f"S8: {what}: more than its status and rounds")
+
+    def _config_map(self, change: Change, what: str) -> None:
+        if not change.key[1].endswith(OWN_SUFFIXES):
+            self.fail(f"S8: {what}: a ConfigMap that is not its own")
+
+    def _budget(self, change: Change, what: str) -> None:
+        """Its own come and go, and allow no eviction of what it labelled; of anybody's it changes nothing."""
+        budget = change.after.object
+        if change.before is not None and change.type is not EventType.DELETED:
+            self.fail(f"S8: {what}: a budget never changes")
+        elif (budget["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
+            self.fail(f"S8: {what}: a budget that is not its own")
+        elif budget["spec"]["selector"] != {"matchLabels": {KEEP: "true"}}:
+            self.fail(f"S8: {what}: a budget over pods that it did not label")
+
+    def _elastic_service(self, change: Change, what: str) -> None:
+        """Its own come and go; of anybody's only the status changes."""
+        if change.before is not None and change.type is not EventType.DELETED:
+            if _without_ours(change.before.object) != _without_ours(change.after.object):
+                self.fail(f"S8: {what}: more than its status")
+        elif (change.after.object["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
+            self.fail(f"S8: {what}: an ElasticService that is not its own")
+
+
+def _write(life: str, request: Request) -> tuple[str, ...]:
+    return life, request.verb, request.resource.plural, request.namespace, request.name
+
+
+def _without_ours(obj: Object) -> Object:
+    """Without the status, and without the one annotation that the scaler may write beside it."""
+    return apart_from(obj, ("status",), ("metadata", "annotations", ROUNDS_ANNOTATION))

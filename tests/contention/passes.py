@@ -1,0 +1,273 @@
+"""Judges decisions about services that compete, pass by pass, by what could be seen: S1, S3, S8 to S11, L1, L4 and L5.
+
+A matching of pods to nodes of its own; it shares nothing with scaler.decide but the words in which decisions come.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from scaler.decide.world import Admit, Decision, Evict, Plan, Preempt, Reason, Revoke, State
+from scaler.settings import Settings
+from tests.chaos.witness import Witness
+from tests.contention.services import Service
+from tests.contention.view import ServicesView, alive, fit, is_running, uid, unbound, waits
+
+SETTLED = 1.0
+"""Seconds for which what is seen may contradict S10: a loss is seen and answered within it."""
+PATIENCE = 360.0
+"""Seconds for which a minimum may wait beside nodes that are free for it: somebody else's may wait for what comes."""
+ABLE = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.MINIMUM_TOO_LARGE, Reason.WAITING_FOR_CAPACITY, Reason.REVOKED,
+                  Reason.WAITING_FOR_RATIO})  # fmt: skip
+"""Why an instance is held that could start if there were room."""
+TURN = 30.0
+"""Seconds after which room may not be kept any more for what makes no progress."""
+
+
+class Passes:
+    """`judge` looks in every pass, before what was decided is acted on; `view` is what the controller has seen.
+
+    `given_up`: keys of services that make no progress. `lag`: seconds by which watches may be late. `patience`: seconds
+    for which a minimum may wait beside nodes that are free for it.
+    """
+
+    def __init__(
+        self, witness: Witness, services: Iterable[Service], settings: Settings, *, given_up: Set[str] = frozenset(),
+        lag: float = 0.0, patience: float = PATIENCE,
+    ) -> None:  # fmt: skip
+        self.view = ServicesView(services)
+        self.witness = witness
+        self._fail = witness.fail
+        self._clock = witness.clock
+        self._given_up = given_up
+        self._preempt = settings.preempt
+        self._honour = settings.honour_preemptable
+        self._settled = SETTLED + 2 * lag
+        self._patience = patience
+        self.evicted: set[str] = set()
+        """uid of every instance that some decision evicts."""
+        self._going: set[str] = set()
+        """Instances that were revoked, and whose pods may still be seen."""
+        self._part_since: dict[str, float] = {}
+        """Since when instances are bound in part."""
+        self._plans: dict[str, Plan] = {}
+        self.admitted: Counter[str] = Counter()
+        """Admissions by instance."""
+        self.admissions_at: list[tuple[float, str]] = []
+        """When which instance was admitted."""
+        self.evictions: defaultdict[str, list[float]] = defaultdict(list)
+        """When something was evicted for a service."""
+        self.revocations = 0
+        self.held_up = 0.0
+        """Seconds for which, at most, a minimum waited beside nodes that were free for it."""
+
+    def judge(self, decision: Decision) -> None:
+        """One pass of the controller."""
+        plans = {str(plan.key): plan for plan in decision.plans if str(plan.key) in self.view.services}
+        self._plans = plans
+        self._check_targets(plans)
+        self._check_evictions(plans)
+        self._take_note(plans)
+        reserved = self._reserved(plans)
+        self._check_scale_ups(plans, reserved)
+        self._check_minimums(plans, reserved)
+        self.check_who_is_held_up()
+
+    def _take_note(self, plans: Mapping[str, Plan]) -> None:
+        now, view = self._clock.now(), self.view
+        halves = [one for key in plans for one in view.all_of(key) if waits(one) and alive(one, bound=True)]
+        self._part_since = {uid(one): self._part_since.get(uid(one), now) for one in halves}
+        for plan in plans.values():
+            admitted, revoked = _uids(plan, Admit), _uids(plan, Revoke)
+            self.admitted.update(admitted)
+            self.admissions_at += [(now, uid) for uid in sorted(admitted)]
+            self.revocations += len(revoked)
+            self._going = (self._going | revoked) - admitted
+            for action in plan.actions:
+                if isinstance(action, Evict):
+                    self.evicted.add(action.uid)
+                    self.evictions[action.beneficiary].append(now)
+
+    # S1
+
+    def _check_targets(self, plans: Mapping[str, Plan]) -> None:
+        """What runs, what waits for the scheduler and what is admitted now are never more than the target."""
+        for key, plan in plans.items():
+            admitted = _uids(plan, Admit)
+            for group, target in plan.target.items() if admitted else ():
+                own = self.view.of(key, group)
+                fresh = admitted.intersection(map(uid, own))
+                there = {uid(one) for one in own if is_running(one)} | fresh
+                there |= self._in_hands(key, plan).intersection(map(uid, own))
+                if fresh and len(there) > target:
+                    self._fail(f"S1: {key} gets {len(there)} in {group}, above its target {target}")
+
+    # S3 and S11
+
+    def _check_evictions(self, plans: Mapping[str, Plan]) -> None:
+        """Only what is beyond a minimum goes, of whom it may be taken, and what becomes free places the beneficiary."""
+        gone: defaultdict[str, set[str]] = defaultdict(set)
+        for key, plan in plans.items():
+            for action in plan.actions:
+                if isinstance(action, Evict):
+                    gone[action.beneficiary].add(action.uid)
+                    self._check_victim(key, action.beneficiary)
+            self._check_kept(key, _uids(plan, Evict))
+        for key, victims in gone.items():
+            needed = self.view.missing(key, without=victims)
+            room = self.view.room(coming=True, without=victims | self.evicted)
+            if not fit(needed, room):
+                self._fail(f"S11: {len(victims)} go for {key}, and {_list(needed)} still does not fit on {_list(room)}")
+            if not needed and self.view.services[key].annotations.get("trade") != "always":
+                self._fail(f"S11: {len(victims)} go for {key}, which misses nothing")
+
+    def _check_victim(self, key: str, beneficiary: str) -> None:
+        victim, other = self.view.services[key], self.view.services[beneficiary]
+        if victim is other:
+            allowed = victim.annotations.get("trade") != "off"
+        else:
+            equal = self._preempt is Preempt.EQUAL_OR_HIGHER and victim.worth == other.worth
+            open_to_it = not self._honour or victim.annotations.get("preemptable") != "false"
+            allowed = self._preempt is not Preempt.NEVER and open_to_it and (victim.worth < other.worth or equal)
+        if not allowed:
+            self._fail(f"S3: {key} ({victim.worth}) loses pods to {beneficiary} ({other.worth})")
+
+    def _check_kept(self, key: str, victims: Set[str]) -> None:
+        for group, least in self.view.services[key].minimum.items() if victims else ():
+            running = {uid(one) for one in self.view.of(key, group) if is_running(one)}
+            left = len(running - victims)
+            if left < min(least, len(running)):
+                self._fail(f"S3: {key} keeps {left} of {len(running)} in {group}, its minimum is {least}")
+
+    # S9 and S10
+
+    def _in_hands(self, key: str, plan: Plan) -> set[str]:
+        """Its instances that the scheduler may bind once this plan has taken effect. What is bound in part and has had
+        its turn is none of them: it keeps what it has, and no more is kept for it."""
+        own = {uid(one): one for one in self.view.all_of(key)}
+        seen = self.view.released(key)
+        self._going -= own.keys() - seen
+        over = {verdict.uid for verdict in plan.verdicts if verdict.state is State.BROKEN}
+        over |= {one for one in seen if self._clock.now() - self._part_since.get(one, math.inf) >= TURN}
+        over = {one for one in seen & over if alive(own[one], bound=True)}
+        return (seen - self._going - over) | _uids(plan, Admit)
+
+    def _reserved(self, plans: Mapping[str, Plan]) -> list[str]:
+        """Services for whose minimum room is kept: it is on its way to a node, or waits for what becomes free."""
+        waiting = [key for key in self.view.waiting if self.view.has_neighbour(key)]
+        return [key for key in waiting if key in plans and self._is_reserved(key, plans[key])]
+
+    def _is_reserved(self, key: str, plan: Plan) -> bool:
+        """While writes for it are under way its new jobs are not decided about."""
+        held = {verdict.reason for verdict in plan.verdicts if verdict.state is State.HELD}
+        waits = held & {Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER}
+        known = {verdict.uid for verdict in plan.verdicts}
+        return known >= set(map(uid, self.view.all_of(key))) and bool(waits or self._in_hands(key, plan))
+
+    def _check_scale_ups(self, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
+        """Wherever the scheduler puts a scale-up that is admitted, and what it has, every reservation still fits."""
+        for key, plan in plans.items():
+            if _uids(plan, Admit) and self.view.serves(key):
+                self._check_scale_up(key, plans, reserved)
+
+    def _check_scale_up(self, key: str, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
+        own = self.view.services[key].kind
+        minimums = self._missing(reserved)
+        hands = {other: self._in_hands(other, plan) for other, plan in plans.items()}
+        others = [other for other in hands if other not in reserved]
+        scale_ups = [kind for other in others for kind in self._kinds(other, hands[other])]
+        flexible = [kind for other in hands for kind in self._kinds(other, hands[other]) if not kind]
+        free, soon = self.view.room(), self.view.room(coming=True, away=True, without=self.evicted)
+        kinds = {kind for kind in (set(soon) if not own else {own}) if kind in minimums}
+        spoilt = [kind for kind in kinds if _most(kind, [*minimums, *scale_ups], flexible, free) > soon.count(kind)]
+        if minimums and (spoilt or not fit([*minimums, *scale_ups], soon)):
+            self._fail(
+                f"S9: {key} scales up, {_list(minimums)} are reserved on {_list(soon)}, {len(flexible)} may go anywhere"
+            )
+
+    def _kinds(self, key: str, uids: Set[str]) -> list[str]:
+        return [self.view.services[key].kind] * sum(unbound(one) for one in self.view.all_of(key) if uid(one) in uids)
+
+    def _check_minimums(self, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
+        """Minimums in the scheduler's hands fit all together; who waits would not fit beside them."""
+        parts = [self.view.in_part(key) for key in plans if key not in reserved]
+        hands = [key for key in reserved if self._in_hands(key, plans[key])]
+        needed = self._missing(hands)
+        room = self.view.room(coming=True, away=True)
+        if self.witness.lasts("S10", self._settled, wrong=not fit(needed, room)):
+            self._fail(f"S10: minimums of {hands} do not fit together: {_list(needed)} on {_list(room)}")
+        self._check_release(plans, hands, reserved)
+        kept = [self.view.missing(key) for key in reserved]
+        for key in self.view.services:
+            waits = key in plans and key not in reserved and self._could_start(key, plans[key])
+            wrong = waits and self.view.fits([*parts, *kept, self.view.missing(key)])
+            if self.witness.lasts(f"L1 {key}", self._settled, wrong=wrong):
+                beside = _list(kind for each in kept for kind in each)
+                self._fail(f"L1: {key} is held though it fits beside {beside} on {_list(self.view.room())}")
+
+    def _missing(self, keys: Iterable[str]) -> list[str]:
+        return [kind for key in keys for kind in self.view.missing(key)]
+
+    def _check_release(self, plans: Mapping[str, Plan], hands: Sequence[str], reserved: Sequence[str]) -> None:
+        """A minimum goes to the scheduler on room that is free beside all that the scheduler has, beside all that is
+        reserved, and, where all nodes are alike, whole."""
+        fresh = [key for key in hands if _uids(plans[key], Admit)]
+        held = [kind for key, plan in plans.items() for kind in self._kinds(key, self._in_hands(key, plan))]
+        if fresh and not self.view.fits([held]):
+            free = _list(self.view.room())
+            self._fail(f"S10: the minimums of {fresh} are released, but {_list(held)} does not fit on {free}")
+        soon, kept = self.view.room(coming=True, away=True, without=self.evicted), self._missing(reserved)
+        if fresh and not fit(kept, soon):
+            self._fail(
+                f"S10: the minimums of {fresh} are released into {_list(soon)}, where {_list(kept)} are reserved"
+            )
+        for key in fresh if len(self.view.node_kinds) == 1 else ():
+            if Reason.CREATE_REFUSED not in _reasons(plans[key]):
+                self._check_whole(key, plans[key])
+
+    def _check_whole(self, key: str, plan: Plan) -> None:
+        out = self._in_hands(key, plan)
+        for group, least in self.view.services[key].minimum.items():
+            there = [one for one in self.view.of(key, group) if uid(one) in out or alive(one, bound=True)]
+            if len(there) < least:
+                self._fail(f"S10: of the minimum of {key} only {len(there)} of {least} in {group} are released")
+
+    def _could_start(self, key: str, plan: Plan) -> bool:
+        """Its minimum waits, and for nothing but room."""
+        held = [verdict.reason for verdict in plan.verdicts if verdict.reason not in (Reason.RUNNING, Reason.STARTING)]
+        return key in self.view.waiting and not self.view.ends(key) and set(held) <= ABLE and bool(held)
+
+    # L5
+
+    def check_who_is_held_up(self) -> None:
+        """What makes no progress keeps no other service for long from nodes that are free. Asked once more at the
+        end."""
+        for key in self.view.services.keys() - self._given_up:
+            wrong = key in self.view.waiting and self.view.fits([self.view.missing(key)])
+            since = self.witness.since(f"L5 {key}", wrong=wrong)
+            self.held_up = max(self.held_up, since)
+            if since > self._patience:
+                why = sorted(_reasons(self._plans[key])) if key in self._plans else []
+                needed, free = _list(self.view.missing(key)), _list(self.view.room())
+                self._fail(f"L5: {key} is held up though {needed} fits on {free}: {', '.join(why)}")
+                self.witness.since(f"L5 {key}", wrong=False)
+
+
+def _list(kinds: Iterable[str]) -> str:
+    """`3x module-910b-8, 2x any`."""
+    return ", ".join(f"{times}x {kind or 'any'}" for kind, times in sorted(Counter(kinds).items())) or "nothing"
+
+
+def _uids(plan: Plan, kind: type[Admit | Revoke | Evict]) -> set[str]:
+    return {action.uid for action in plan.actions if isinstance(action, kind)}
+
+
+def _reasons(plan: Plan) -> set[Reason]:
+    return {verdict.reason for verdict in plan.verdicts}
+
+
+def _most(kind: str, picky: Sequence[str], flexible: Sequence[str], free: Sequence[str]) -> int:
+    """So many nodes of this kind are needed at the worst."""
+    return list(picky).count(kind) + min(len(flexible), list(free).count(kind))
