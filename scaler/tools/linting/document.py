@@ -78,7 +78,7 @@ def _find(node: Node, path: Path) -> tuple[Node, int]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of the rule document. Unknown members are warnings: no editor should refuse them."""
+    """The JSON Schema (draft 2020-12) of a rule. Unknown members give warnings only: no editor should refuse them."""
     schema = RuleDocument.model_json_schema()
     for part in (schema, *schema["$defs"].values()):
         del part["additionalProperties"]
