@@ -86,7 +86,7 @@ class NodeIndex:
         """So many nodes are of each class."""
         self.empty = {(number, node.allocatable) for number, node in zip(self.class_of, self.nodes, strict=True)}
         self._taking: dict[Where, Classes] = {}
-        self._classes_for: dict[PodRequests, frozenset[NodeClass]] = {}
+        self._accepting: dict[Where, frozenset[NodeClass]] = {}
         free = sorted([(node.free, index) for index, node in enumerate(self.nodes) if node.schedulable])
         self._every = Classes(self.size)
         self._fitting = {(self._every, PodAmounts()): Fitting(free, 0)}
@@ -110,8 +110,6 @@ class NodeIndex:
     def _follow(self, nodes: Nodes, changed: list[int]) -> None:
         gone = [(self.nodes[index].free, index) for index in changed if self.nodes[index].schedulable]
         come = [(nodes.nodes[index].free, index) for index in changed if nodes.nodes[index].schedulable]
-        if len(self._fitting) > MOST_KEPT:
-            self._fitting = {(self._every, ()): self.fitting(self._every, ())}
         self._all, self.nodes = nodes, nodes.nodes
         self._fitting = {
             (classes, pod): fitting.after(pod, self._within(classes, gone), self._within(classes, come))
@@ -129,6 +127,8 @@ class NodeIndex:
     def fitting(self, classes: Classes, pod: PodAmounts) -> Fitting:
         """Nodes of these classes with free room for such a pod."""
         known = self._fitting.get((classes, pod))
+        if known is None and len(self._fitting) > MOST_KEPT:
+            self._fitting = {(self._every, ()): self._fitting[self._every, ()]}
         if known is None and not pod:
             entries = self._within(classes, self.fitting(self._every, ()).entries)
             known = self._fitting[classes, pod] = Fitting(entries, 0)
@@ -161,12 +161,10 @@ class NodeIndex:
 
     def classes_for(self, pods: PodRequests) -> frozenset[NodeClass]:
         """Classes of nodes that some of these pods may ever run on, passing taints aside: a static fact."""
-        found = self._classes_for.get(pods)
-        if found is None:
-            wheres = {request.where for request, _ in pods}
-            found = frozenset([one for one in self.classes if any(accepts(where, one) for where in wheres)])
-            self._classes_for[pods] = found
-        return found
+        wheres = {request.where for request, _ in pods}
+        for where in wheres - self._accepting.keys():
+            self._accepting[where] = frozenset([one for one in self.classes if accepts(where, one)])
+        return frozenset().union(*[self._accepting[where] for where in wheres])
 
     # Single nodes
 
