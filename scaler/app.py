@@ -56,7 +56,7 @@ OPTIONAL_PATIENCE = 5.0
 SETTLED = 15.0
 """Seconds of leadership until it is read which sources of our gate are set up in the cluster."""
 FULL_PASS = 600.0
-"""Seconds between two passes over everything, which find what no event has told."""
+"""Seconds between two passes over everything, which find what no event has shown."""
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that writes under way have to end after SIGTERM."""
 PULSE = 5.0
@@ -306,7 +306,7 @@ class App:
                 self.budgets.look()
 
     async def _pulse(self) -> None:
-        """Follow what no event tells of: watches that fall silent, a decision loop that hangs, clocks."""
+        """Follow what no event shows: watches that fall silent, a decision loop that hangs, clocks."""
         loops = 0
         while True:
             if self.controller.running:

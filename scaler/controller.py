@@ -277,7 +277,7 @@ class Controller:
             self._queue.add(change.service)
 
     def on_room(self, _change: RoomChanged) -> None:
-        """Of interest as long as somebody waits for room."""
+        """Of interest as long as some service waits for room."""
         if self._waits_for_room:
             self._queue.poke()
 

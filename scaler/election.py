@@ -31,7 +31,7 @@ from scaler.kube.metadata import version_of
 from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
 
 LONGEST_LEASE = 60.0
-"""Seconds: a longer leaseDurationSeconds in a Lease that somebody edited is not believed."""
+"""Seconds: a longer leaseDurationSeconds in a Lease that was edited is not used."""
 RELEASE_TIMEOUT = 2.0
 JITTER = 1.2
 _RENEW_TRIES = 3
@@ -53,7 +53,7 @@ class LeaseTiming(msgspec.Struct, frozen=True):
     renew_deadline: float = 5.0
     retry: float = 1.0
     out_of_touch: float = 120.0
-    """Since something that is decided on was heard of last."""
+    """Without a sign of something that is decided on."""
 
 
 DEFAULT_TIMING = LeaseTiming()
@@ -172,8 +172,8 @@ class Election:
         return self._state_since + max(self.timing.duration, min(stated, LONGEST_LEASE))
 
     async def _make_vacant(self) -> None:
-        """Make the missing Lease, held by nobody. That it is missing proves nothing about who led a moment ago, and no
-        precondition would tell; so its time runs from here, and it is taken like one that somebody emptied."""
+        """Make the missing Lease, without a holder. That it is missing does not prove that none led just now, and no
+        precondition would; so its time runs from here, and it is taken like one that was emptied by hand."""
         if not await self._attempt("lease not made", self._send_and_observe(self._body({}, {}))):
             await asyncio.sleep(self._retry())
 
@@ -194,8 +194,8 @@ class Election:
         return True
 
     async def _send_and_observe(self, body: Object) -> None:
-        asked = _now()
-        self._observe(await within(self.timing.renew_deadline / 2, self._send(body)), asked=asked)
+        sent_at = _now()
+        self._observe(await within(self.timing.renew_deadline / 2, self._send(body)), sent_at=sent_at)
 
     async def _wait_for_change(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -213,11 +213,11 @@ class Election:
             await asyncio.sleep(self._retry())
 
     async def _watch_once(self) -> None:
-        selector, asked = f"metadata.name={self._name}", _now()
+        selector, sent_at = f"metadata.name={self._name}", _now()
         listing = self._api.list(LEASES, self._namespace, field_selector=selector)
         page = await within(self.timing.renew_deadline, listing)
         named = [item for item in page.items if item["metadata"]["name"] == self._name]
-        self._observe(named[0] if named else None, page.resource_version, asked=asked)
+        self._observe(named[0] if named else None, page.resource_version, sent_at=sent_at)
         stream = self._api.watch(
             LEASES, self._namespace, resource_version=page.resource_version, field_selector=selector
         )
@@ -228,7 +228,7 @@ class Election:
 
     async def _look(self) -> None:
         """Read the Lease; an answer that stays out changes nothing."""
-        asked = _now()
+        sent_at = _now()
         try:
             lease = await within(self.timing.renew_deadline / 2, self._api.get(LEASES, self._namespace, self._name))
         except NotFoundError:
@@ -236,17 +236,17 @@ class Election:
         except KubeError as error:
             _log.info("lease not read", lease=self._name, error=str(error))
         else:
-            self._observe(lease, asked=asked)
+            self._observe(lease, sent_at=sent_at)
 
-    def _observe(self, lease: Object | None, resource_version: str = "", *, asked: float = -math.inf) -> None:
+    def _observe(self, lease: Object | None, resource_version: str = "", *, sent_at: float = -math.inf) -> None:
         """Take note of the Lease; what comes from before the last observation is left out.
 
-        Unless it was `asked` for after that: then the cluster itself went back, restored from a backup. Nobody can say
-        what had become of that Lease meanwhile, so its time runs from now, also when its holder had released it.
+        Unless its request was sent after that: then the cluster itself went back, restored from a backup. What had
+        become of that Lease meanwhile is not known, so its time runs from now, also when its holder had released it.
         """
         version = version_of(resource_version or (lease or {})["metadata"]["resourceVersion"])
         went_back = version < self._version
-        if went_back and asked <= self._observed_at:
+        if went_back and sent_at <= self._observed_at:
             return
         if went_back and lease is not None:
             self._doubted = lease["metadata"]["resourceVersion"]
@@ -357,7 +357,7 @@ class Election:
         self._claims.add((uid, spec["renewTime"]))
         lease = await within(seconds, self._send(self._body(spec, {BLIND_SINCE: self._blind_since or None})))
         self._claims.clear()
-        self._observe(lease, asked=started)
+        self._observe(lease, sent_at=started)
         if uid_of(lease) != uid and not self.leading:
             # PUT makes a Lease that is missing, whatever its preconditions: this proves nothing about who leads.
             raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")

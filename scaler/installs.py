@@ -3,8 +3,8 @@
 Every install writes on its Lease what it governs, and a leader looks at the Leases of the others before it does
 anything. Both write before they look, so of two that start together at least one sees the other: the one whose Lease
 is younger gives way at once, the other waits for that as long as a Lease lives. A namespace with the label of an
-install is an administrator's, and so is the own one. Leases elsewhere may be a tenant's, who must not stop anybody that
-is there: they count only among installs without the label, and only when they are older than the own one. Such an
+install is an administrator's, and so is the own one. Leases elsewhere may be a tenant's, which must not stop an install
+that is there: they count only among installs without the label, and only when they are older than the own one. Such an
 install is not seen by those with the label, so it looks again and again, and gives way when one comes.
 """
 
@@ -24,7 +24,7 @@ from scaler.names import GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 
 EVERYTHING = "*"
 LONGEST = 60.0
-"""Seconds that are waited for a Lease to be renewed, whatever it says of itself."""
+"""Seconds that are waited at most for a Lease to be renewed."""
 MARGIN = 2.0
 POLL = 1.0
 AGAIN = 10.0
@@ -50,7 +50,7 @@ def marks(namespaces: Sequence[str]) -> Object:
 
 class Installs:
     """One look per term of leadership. `lease` is the name of the Lease that this process holds in `namespace`; one
-    that holds none ("") gives way to whoever holds one."""
+    that holds none ("") gives way to any that is held."""
 
     def __init__(self, api: KubeApi, *, namespace: str, lease: str, namespaces: Sequence[str]) -> None:
         self._api = api
@@ -59,23 +59,23 @@ class Installs:
         self._is_known = False
         """The own namespace has the label."""
         self._is_there = False
-        """Nobody was in the way: from then on whoever is younger has to give way."""
-        self._said = ""
+        """No other install was in the way: from then on a younger one has to give way."""
+        self._logged = ""
 
     async def look(self) -> None:
-        """Return when nobody else governs any of it; raises OverlapError. Without the right to look it only says so."""
+        """Return when no other install governs any of it; raises OverlapError. A missing right to look is only logged."""
         try:
             scopes = await self._scopes()
             self._is_known = self._own[0] in scopes
             await self._look(scopes)
             self._is_there = True
             label = f"namespace {self._own[0]} has no label {INSTALL_LABEL}: it gives way to installs that have it"
-            said = ("", "") if self._is_known else ("not known as an install", label)
+            problem = ("", "") if self._is_known else ("not known as an install", label)
         except KubeError as error:
-            said = ("other installs are not looked for", str(error))
-        if said[0] not in ("", self._said):
-            _log.warning(said[0], why=said[1])
-        self._said = said[0]
+            problem = ("other installs are not looked for", str(error))
+        if problem[0] not in ("", self._logged):
+            _log.warning(problem[0], why=problem[1])
+        self._logged = problem[0]
 
     async def follow(self) -> None:
         """Look again and again, until the own namespace has the label; raises OverlapError."""
@@ -102,7 +102,7 @@ class Installs:
                 alive = [other for other in found if known.get(uid_of(other)) != spec_of(other).get("renewTime")]
             if any(other["older"] for other in alive or ()):
                 break
-        if alive or alive is None:  # otherwise nobody renews any of them
+        if alive or alive is None:  # otherwise none of them is renewed
             raise OverlapError(self._sentence((alive or first)[0]))
 
     async def _scopes(self) -> list[str]:

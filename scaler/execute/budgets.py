@@ -58,7 +58,7 @@ class Runs(NamedTuple):
 
 
 class Budgets:
-    """Of one process. `acts` says whether anything is to be done about pods now; `watched` sees the budgets."""
+    """Of one process. `acts`: whether anything is to be done about pods now; `watched`: the informer of the budgets."""
 
     def __init__(
         self, writer: Writer, state: ClusterState, policy: Policy, *, name: str, now: Callable[[], float],
@@ -148,15 +148,15 @@ class Budgets:
         kept = to_keep(smallest, list(self._runs(service)))
         onto = [pod for one in service.instances if one.uid in kept for pod in self._pods(one)]
         covered = await self._covered_of(key, onto)
-        wanted = {pod.uid for pod in onto if not covered.get(pod.uid)}
-        if wanted:
-            await self._made(key.namespace)
+        labelled = {pod.uid for pod in onto if not covered.get(pod.uid)}
+        if labelled:
+            await self._ensure_budget(key.namespace)
         for pod in onto:
-            if pod.uid in wanted and not pod.kept and not await self._label(pod, wanted=True):
+            if pod.uid in labelled and not pod.kept and not await self._label(pod, keep=True):
                 return  # it is gone, which the watch will show: another takes its place, and no label is lost meanwhile
         for pod in [pod for one in service.instances for pod in self._pods(one)]:
-            if pod.kept and pod.uid not in wanted:
-                await self._label(pod, wanted=False)
+            if pod.kept and pod.uid not in labelled:
+                await self._label(pod, keep=False)
 
     async def _covered_of(self, key: ServiceKey, pods: list[PodRecord]) -> dict[str, str]:
         """The budgets of others over these pods: a pod under two cannot be evicted at all. Labels of pods are not in
@@ -193,7 +193,7 @@ class Budgets:
         pods = self._cache.pods_of(instance.uid)
         return [pods[name] for name in sorted(pods) if not pods[name].terminating]
 
-    async def _made(self, namespace: str) -> None:
+    async def _ensure_budget(self, namespace: str) -> None:
         if self._cache.budgets.get(namespace, self._name) is None:
             with suppress(AlreadyExistsError):
                 await self._writer.create(DISRUPTION_BUDGETS, namespace, budget(namespace, self._name))
@@ -205,9 +205,9 @@ class Budgets:
         if found is not None and not self._cache.services_within(namespace):
             await self._writer.delete(DISRUPTION_BUDGETS, namespace, found.name, uid=found.uid)
 
-    async def _label(self, pod: PodRecord, *, wanted: bool) -> bool:
+    async def _label(self, pod: PodRecord, *, keep: bool) -> bool:
         """Whether it is done; not so of a pod that is gone."""
-        patch: dict[str, Any] = {"uid": pod.uid, "labels": {KEEP_LABEL: "true" if wanted else None}}
+        patch: dict[str, Any] = {"uid": pod.uid, "labels": {KEEP_LABEL: "true" if keep else None}}
         try:
             await self._writer.patch(PODS, pod.namespace, pod.name, {"metadata": patch}, patch_type=PatchType.MERGE)
         except (NotFoundError, ConflictError):

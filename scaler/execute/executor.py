@@ -134,7 +134,7 @@ class Executor:
         errors: list[KubeError] = []
         try:
             missing = self._missing(record)
-        except Exception as error:  # a shape of job that nobody thought of must not stop the other services
+        except Exception as error:  # an unforeseen shape of job must not stop the other services
             _log.exception("no objects can be made of a job", service=str(key), job=record.name)
             return f"no objects can be made of its spec: {error!r}"
         for batch in missing:
@@ -168,8 +168,8 @@ class Executor:
         if self._cache.services.get(job.namespace, job.leader) is None:
             rest.append((SERVICES, objects.service(job, obj)))
         present = self._cache.pods_of(record.uid)
-        wanted = objects.pods(job, obj, self._clusterd)
-        rest += [(PODS, pod) for name, pod in wanted.items() if name not in present]
+        pods = objects.pods(job, obj, self._clusterd)
+        rest += [(PODS, pod) for name, pod in pods.items() if name not in present]
         return [first, rest]
 
     async def _create_all(
@@ -217,7 +217,7 @@ class Executor:
 
     async def _revoke(self, key: ServiceKey, record: JobRecord) -> None:
         """Delete the pods that are not bound, then the PodGroup. One that got bound meanwhile is left alone, and with
-        any pod the PodGroup stays: no precondition of it would tell."""
+        any pod the PodGroup stays: no precondition of it would show them."""
         unbound = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.node and not pod.terminating]
         if unbound:
             self._guard.forget(record.uid)
@@ -291,10 +291,10 @@ class Executor:
         group = self._own_pod_group(record)
         if group is None:
             return
-        wanted = objects.pod_group(record.job, record.object)["spec"]
+        spec = objects.pod_group(record.job, record.object)["spec"]
         patch = [{"op": "test", "path": "/metadata/uid", "value": group.uid}]
         patch += [
-            {"op": "add", "path": f"/spec/{name}", "value": wanted[name]}
+            {"op": "add", "path": f"/spec/{name}", "value": spec[name]}
             for name in ("minMember", "minTaskMember", "minResources")
         ]
         await self._writes.patch(key, POD_GROUPS, group, patch, PatchType.JSON)

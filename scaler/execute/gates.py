@@ -29,7 +29,7 @@ _KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
 
 
 class Gates:
-    """Raises errors of the seam: the caller tells a refusal from what is tried again."""
+    """Raises errors of the seam: the caller separates refusals from what is tried again."""
 
     def __init__(self, writer: Writer, writes: ExpectedWrites, state: ClusterState) -> None:
         self._writer = writer
@@ -62,7 +62,7 @@ class Gates:
         for _ in range(TRIES):
             try:
                 await self._writes.patch(key, PODS, pod, patch, PatchType.STRATEGIC)
-            except NotFoundError:  # gone, or new and not everywhere known: the watch tells, and then it is tried again
+            except NotFoundError:  # gone, or new and not known to every API server: tried again when the watch shows it
                 raise NotSentError(f"pod {pod.name} is not found") from None
             except ConflictError:
                 with suppress(NotFoundError):
@@ -91,7 +91,7 @@ class Gates:
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:
         """Without its last pod, what Volcano made would keep room for one as long as it is in the queue, and other
-        PodGroups would not enter it while nodes are free. Its name is its maker's uid, and says which one is meant.
+        PodGroups would not enter it while nodes are free. Its name has its owner's uid, and so means one alone.
 
         After the pods have left: Volcano writes it anew for a pod that names none, and then names it in the pod, which
         is seen.

@@ -19,7 +19,7 @@ from scaler.informers.lookup import JobLookup
 from scaler.informers.records import JobRecord
 
 LATELY = 60.0
-"""Seconds for which what was made of an instance puts in doubt that more of it is wanted. A cycle that is slower than
+"""Seconds for which what was made of an instance puts in doubt that more is to be made. A cycle that is slower than
 this is no burden."""
 MOST = 10
 """How often the same object is made within that time."""
@@ -67,7 +67,7 @@ class RecreationGuard:
         return await self._lookup.is_as_known(record)
 
     def in_vain(self, uid: str) -> str:
-        """What somebody deletes as often as it is made, in words; "" when there is no such thing."""
+        """What another client deletes as often as it is made, in words; "" when there is no such thing."""
         made, since = self._made.get(uid), asyncio.get_running_loop().time() - LATELY
         if made is None:
             return ""

@@ -196,9 +196,9 @@ def _entry(server: Server, server_id: str, layout: Layout) -> dict[str, Any]:
     for rank, chip in enumerate(server.chips, start=server.rank * len(server.chips)):
         more = {"super_device_id": chip.super_device_id} if layout is Layout.V1_2 else {}
         devices.append({"device_id": chip.device_id, "device_ip": chip.device_ip, **more, "rank_id": str(rank)})
-    told = server.pod.devices
-    optional = {"hardware_type": told.hardware_type, "server_id": server_id, "host_ip": server.host_ip}
-    return {"device": devices, **{key: text for key, text in optional.items() if text}, "container_ip": told.ip}
+    annotated = server.pod.devices
+    optional = {"hardware_type": annotated.hardware_type, "server_id": server_id, "host_ip": server.host_ip}
+    return {"device": devices, **{key: text for key, text in optional.items() if text}, "container_ip": annotated.ip}
 
 
 def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
@@ -225,11 +225,11 @@ def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _network_levels(chips: Sequence[Levels], scale_out: str) -> list[list[dict[str, Any]]]:
     """For each chip its `level_list`; `scale_out` is the job's label scaleout-type or "". Raises UnusableError."""
-    wanted = scale_out.strip().upper()
-    if wanted and wanted not in BY_LABEL:
+    label = scale_out.strip().upper()
+    if label and label not in BY_LABEL:
         raise UnusableError(f"label scaleout-type is {scale_out[:40]!r}, not {' or '.join(BY_LABEL)}")
     offered = {kind for levels in chips for level in levels for kind in _info(level)}
-    kind = next((kind for kind in BY_LABEL.get(wanted, PREFERENCE) if kind in offered), wanted)
+    kind = next((kind for kind in BY_LABEL.get(label, PREFERENCE) if kind in offered), label)
     return [list(_level_list(levels, kind)) for levels in chips]
 
 

@@ -16,12 +16,12 @@ from scaler.names import JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.rule import ALL, Ratio
 
 JOB_LABEL = "training.kubeflow.org/job-name"
-"""Of every pod of an AscendJob, whoever made it; the labels of the job itself do not reach its pods."""
+"""Of every pod of an AscendJob, of ours or of Ascend Operator; the labels of the job itself do not reach its pods."""
 MAX_SELECTOR = 16_384
 """Characters; a job's name has 63 at most."""
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _NO_POD = f"{RULE_LABEL},!{RULE_LABEL}"
-"""For somebody's object about a service that cannot be."""
+"""For an object of a user about a service that cannot be."""
 
 
 class Statement(NamedTuple):
@@ -93,16 +93,16 @@ def _what_follows(service: Service, plan: Plan) -> str:
     rule, number = service.rule, service.replicas
     if rule is None:
         return "no valid rule has been seen"
-    asked, aims = rule.limited(number).largest, rule.limited(plan.replicas).largest
+    allowed, aims = rule.limited(number).largest, rule.limited(plan.replicas).largest
     words = f"works up to {counts_in_words(aims.counts)}"
-    if asked.total < aims.total:
+    if allowed.total < aims.total:
         return f"{words} until mind-cluster/scale-down-delay is over"
     if not number:
         return "the service rests"
-    if number in (asked.total, ALL):
+    if number in (allowed.total, ALL):
         return words
-    which = "smallest" if number < rule.smallest.total else "largest" if number > asked.total else "next"
-    return f"the {which} ratio has {asked.total}: {words}"
+    which = "smallest" if number < rule.smallest.total else "largest" if number > allowed.total else "next"
+    return f"the {which} ratio has {allowed.total}: {words}"
 
 
 def selector_of(service: Service) -> str:

@@ -1,7 +1,7 @@
 """Writes the ElasticServices: one object per service, made again when it is gone, its status applied when it changes.
 
-Remembers what was written last instead of reading it: one read per service and leadership, none at rest. What stands
-in an object that a tenant may write is not believed further than its types. Must not decide what a status says.
+Remembers what was written last instead of reading it: one read per service and leadership, none at rest. Of an object
+that a tenant may write only what has the right types is used. What a status says is decided in service_status.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _UNDECLARED = "field not declared in schema"
 
 
 class _Known(msgspec.Struct, frozen=True, gc=False):
-    """Of one object: what it is called, and what its status says, compressed. Without uid nobody knows whether it is
-    there, and the status is what it said then."""
+    """Of one object: its name, and its status as it was written last, compressed. Without uid it is not known whether
+    the object is there, and whether the status is still the same."""
 
     name: str = ""
     uid: str = ""
-    said: bytes = b""
+    packed: bytes = b""
 
     @property
     def status(self) -> Object:
-        found: Object = msgspec.json.decode(zlib.decompress(self.said)) if self.said else {}
+        found: Object = msgspec.json.decode(zlib.decompress(self.packed)) if self.packed else {}
         return found
 
 
@@ -68,32 +68,32 @@ class StatusWriter:
         """Whether the definition of the kind knows no `_NEW`."""
 
     def subject(self, key: ServiceKey) -> Subject | None:
-        """Whom events about the service are about; None while no object is known."""
+        """The object of events about the service; None while none is known."""
         known = self._known.get(key)
         return _subject(key, known) if known is not None and known.uid else None
 
-    def came(self) -> bool:
+    def appeared(self) -> bool:
         """Whether they can be written now, and what was left out before has to be written."""
-        came = self._left_out and not self._absent()
-        if came:
+        appeared = self._left_out and not self._absent()
+        if appeared:
             self._left_out = False
             _log.info("ElasticServices can be written now")
-        return came
+        return appeared
 
     async def put(self, report: ServiceReport) -> list[Event]:
-        """Make the cluster say what was decided; gives what has happened to the service since it was said last."""
+        """Write the status of one service; gives the events since the status before."""
         key, absent = report.plan.key, self._absent()
         if absent:
             self._leave_out(absent)
             return []
         try:
             return await self._put(key, report)
-        except NotFoundError:  # somebody deleted it a moment ago
+        except NotFoundError:  # deleted a moment ago
             return await self._put(key, report)
 
     async def remove(self, key: ServiceKey) -> None:
-        """Delete what is ours about a service that is no more. What is a user's, and what somebody has set a number in,
-        stays and says that there are no jobs."""
+        """Delete what is ours about a service that is no more. An object of a user, or one with a number in
+        `spec.replicas`, stays and says that there are no jobs."""
         self._known.pop(key, None)
         if self._cache.has_instances(key):
             return
@@ -124,17 +124,17 @@ class StatusWriter:
         record = next(iter(self._cache.elastic_services.of(key)), None)
         known = self._known.get(key, _Known())
         before = known.status
-        said: object = before
+        current: object = before
         if not known.uid or (record is not None and record.uid != known.uid):
             there = await self._found(key, record.name if record is not None else "")
-            said = there.get("status")
-            before = before or valid_status(said)
+            current = there.get("status")
+            before = before or valid_status(current)
             known = msgspec.structs.replace(known, name=there["metadata"]["name"], uid=there["metadata"]["uid"])
         generation = record.generation if record is not None else 1
         if record is not None and record.replicas != report.service.replicas:
             generation = before.get("observedGeneration", 0)  # it is not decided on yet
         status = status_of(report, before, self._clock.timestamp(), generation=generation)
-        if status != said:
+        if status != current:
             self._known[key] = msgspec.structs.replace(known, uid="")  # after an error nothing is known
             await self._apply(key, known.name, status)
         self._known[key] = _Known(known.name, known.uid, zlib.compress(msgspec.json.encode(status), 1))
@@ -153,7 +153,7 @@ class StatusWriter:
             if not self._is_old:
                 _log.warning("the definition of ElasticService is old", apply="manifests/base/elasticservices.yaml")
             self._is_old = True
-            older = {field: said for field, said in status.items() if field not in _NEW}
+            older = {field: value for field, value in status.items() if field not in _NEW}
             await self._apply_once(key, name, older)
 
     async def _apply_once(self, key: ServiceKey, name: str, status: Object) -> None:
@@ -166,7 +166,7 @@ class StatusWriter:
         )
 
     async def _found(self, key: ServiceKey, name: str) -> Object:
-        """What is there about the service, whoever made it; made where nothing is."""
+        """The object about the service, of a user or of ours; made where there is none."""
         if name:
             there = await self._writer.get(ELASTIC_SERVICES, key.namespace, name)
             if _is_about(there, key):
@@ -195,16 +195,16 @@ class StatusWriter:
 
     async def _put_without_jobs(self, record: ElasticServiceRecord) -> None:
         try:
-            said = (await self._writer.get(ELASTIC_SERVICES, record.namespace, record.name)).get("status")
+            current = (await self._writer.get(ELASTIC_SERVICES, record.namespace, record.name)).get("status")
             report, now = without_jobs(record.service, record.replicas), self._clock.timestamp()
-            status = status_of(report, valid_status(said), now, generation=record.generation)
-            if status != said:
+            status = status_of(report, valid_status(current), now, generation=record.generation)
+            if status != current:
                 await self._apply(record.service, record.name, status)
         except NotFoundError:
-            return  # somebody deleted it a moment ago
+            return  # deleted a moment ago
 
     async def _delete(self, record: ElasticServiceRecord) -> None:
-        """As it was seen: a number that somebody sets at this moment saves it."""
+        """As it was seen: a number that is set at this moment saves it."""
         await self._writer.delete(
             ELASTIC_SERVICES, record.namespace, record.name, uid=record.uid, resource_version=record.resource_version
         )
@@ -231,7 +231,7 @@ def _is_about(there: Object, key: ServiceKey) -> bool:
     return (spec.get("rule"), spec.get("jobID")) == (key.rule, key.job_id)
 
 
-# What is believed of a status that was read
+# What is used of a status that was read
 
 _Time = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
@@ -260,8 +260,8 @@ class _Condition(msgspec.Struct):
     lastTransitionTime: _Time  # noqa: N815 - as in the status
 
 
-class _Said(msgspec.Struct):
-    """The types of what the next status and the story depend on."""
+class _Status(msgspec.Struct):
+    """The types of what the next status and the events depend on."""
 
     since: _Time
     running: str
@@ -280,7 +280,7 @@ class _Said(msgspec.Struct):
 def valid_status(status: object) -> Object:
     """A status that was read from the cluster; {} where there is none, or one of another shape than ours."""
     try:
-        msgspec.convert(status, _Said)
+        msgspec.convert(status, _Status)
     except msgspec.ValidationError:
         return {}
     return status if isinstance(status, dict) else {}

@@ -115,7 +115,7 @@ class EventWriter:
         self._filter = Filter()
 
     def passes(self, event: Event) -> bool:
-        """Whether it is to be written now, and not repeated or one too many; to be asked once for each event."""
+        """Whether it is to be written now, and not repeated or one too many; to be called once for each event."""
         objection = self._filter.objection(event, self._clock.now())
         if objection == "spam":
             self._metrics.report_dropped("event", objection)

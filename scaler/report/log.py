@@ -87,7 +87,7 @@ def _number(level: LogLevel) -> int:
 
 def _stamp(timestamp: Callable[[], str]) -> Callable[[Any, str, Event], Event]:
     def stamp(_logger: Any, _method: str, event: Event) -> Event:
-        with suppress(RuntimeError):  # before the loop runs there is no time to tell
+        with suppress(RuntimeError):  # before the loop runs there is no time
             event["timestamp"] = timestamp()
         return event
 

@@ -252,9 +252,6 @@ class Followed:
         """Show what `source` gives under these label values; nothing while it gives None."""
         self._sources[labels] = source
 
-    def describe(self) -> Iterator[Family]:
-        yield self._family()
-
     def collect(self) -> Iterator[Family]:
         """For the registry."""
         family = self._family()

@@ -175,7 +175,7 @@ class Reporter:
 
     def write_left_out(self) -> None:
         """Write every status when ElasticServices can be written that could not be before."""
-        if self._statuses.came():
+        if self._statuses.appeared():
             for services in self._services.values():
                 for key in services:
                     self._mark_status(key)

@@ -22,7 +22,7 @@ from scaler.rules.rule import Rule
 MOST_OF_NAMESPACE, MOST = 200, 2000
 """Services that have series of their own."""
 MOST_NAMESPACES = 100
-"""Of which is said how many services have none."""
+"""Of which the number of services without series is shown."""
 _DURATION: Final = (0.1, 1, 5, 15, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600)
 _COMING = frozenset({Reason.WAITING_FOR_SCHEDULER, Reason.STARTING})
 _WITHOUT_ROOM = ABOUT_ROOM - _COMING
@@ -68,9 +68,9 @@ class ServiceSeries:
         """What was decided at `now`."""
         if not plan.key.rule:
             return
-        said = available, complete, _ = conditions(service, plan)
+        now_holds = available, complete, _ = conditions(service, plan)
         running = running_index(service, plan.groups)
-        after = Standing(plan, service.rule, said, running, _wanted(service, plan))
+        after = Standing(plan, service.rule, now_holds, running, _wanted(service, plan))
         before = self._services.get(plan.key)
         if before is not None and (before.rule, before.wanted) == (after.rule, after.wanted):
             after = _continued(before, after, now)
@@ -91,9 +91,6 @@ class ServiceSeries:
     def forget(self, key: ServiceKey) -> None:
         """The service has no jobs any more."""
         self._services.pop(key, None)
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        return iter(_families())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """For the registry. The worst first where not all are shown."""
