@@ -63,7 +63,7 @@ class Installs:
         self._logged = ""
 
     async def look(self) -> None:
-        """Return when no other install governs any of it; raises OverlapError. A missing right to look is only logged."""
+        """Return when no other install governs any of it; raises OverlapError. Without the right to look it is logged."""
         try:
             scopes = await self._scopes()
             self._is_known = self._own[0] in scopes
