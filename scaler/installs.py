@@ -63,7 +63,7 @@ class Installs:
         self._logged = ""
 
     async def look(self) -> None:
-        """Return when no other install governs any of it; raises OverlapError. Without the right to look it is logged."""
+        """Return when no other install governs any of it; raises OverlapError. Without the right to look it logs so."""
         try:
             scopes = await self._scopes()
             self._is_known = self._own[0] in scopes

@@ -92,7 +92,7 @@ async def run_against(settings: Settings, clock: Clock, notes: Notes | None = No
     metrics, log = Metrics(), structlog.get_logger("client")
 
     def answered(verb: str, resource: Resource, seconds: float, date: float | None) -> None:
-        metrics.request(verb, resource.full_name, seconds)
+        metrics.requests.labels(verb, resource.full_name).observe(seconds)
         log.debug("request", verb=verb, resource=resource.full_name, seconds=round(seconds, 6))
         if date is not None:
             clock.saw(date, seconds)

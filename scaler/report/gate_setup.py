@@ -38,7 +38,7 @@ class GateSetup:
             self._found = found
             _log.info("gate sources read", **found)
             for source, state in found.items():
-                self._metrics.gate_way(source, set_up=state == SET_UP)
+                self._metrics.gate_ways.labels(source).set(state == SET_UP)
         return found
 
     async def _state(self, resource: Resource) -> str:

@@ -83,7 +83,7 @@ class Metrics:
         )
         self._idle = gauge("scaler_idle", "Held to no use by services that do not serve.", ["resource"])
         # The API server
-        self._requests = histogram(
+        self.requests = histogram(
             "scaler_request_duration_seconds", "Until an answer began, or none came.", ["verb", "resource"],
             buckets=_REQUEST,
         )  # fmt: skip
@@ -112,7 +112,7 @@ class Metrics:
         self.certificate_expires = shown(
             "scaler_webhook_certificate_expires_timestamp_seconds", "When the certificate that is shown ends."
         )
-        self._gate_ways = gauge("scaler_gate_way", "1 where this way of holding pods is set up.", ["way"])
+        self.gate_ways = gauge("scaler_gate_way", "1 where this way of holding pods is set up.", ["way"])
         self._arrived_ungated = counter(
             "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate."
         )
@@ -165,10 +165,6 @@ class Metrics:
         """`outcome`: `ok`, or the error's class name in short, e.g. `Conflict`."""
         self._writes.labels(verb, resource, outcome).inc()
 
-    def request(self, verb: str, resource: str, seconds: float) -> None:
-        """A request to the API server was answered, or given up, after `seconds`."""
-        self._requests.labels(verb, resource).observe(seconds)
-
     def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
         """Show what each of them counts."""
         for resource, informer in informers.items():
@@ -186,10 +182,6 @@ class Metrics:
     def turned_away(self, server: str) -> None:
         """`server`: webhook, http. From any thread."""
         self._turned_away.labels(server).inc()
-
-    def gate_way(self, way: str, *, set_up: bool) -> None:
-        """`way`: policy, webhook."""
-        self._gate_ways.labels(way).set(set_up)
 
     def arbitrated(self, tally: world.Tally | None) -> None:
         """What came of weighing all services against each other; None = each has decided alone."""

@@ -157,5 +157,5 @@ def test_what_is_followed_is_left_out_while_nothing_is_known_of_it() -> None:
 @pytest.mark.parametrize("seconds", [0.001, 3.0, 100.0])
 def test_a_request_is_timed_by_verb_and_resource(seconds: float) -> None:
     metrics = Metrics()
-    metrics.request("patch", "pods", seconds)
+    metrics.requests.labels("patch", "pods").observe(seconds)
     assert value(metrics, "scaler_request_duration_seconds_sum", verb="patch", resource="pods") == seconds
