@@ -29,6 +29,11 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     """What to write instead; "" when the message says it."""
     file: str = ""
 
+    def __str__(self) -> str:
+        """On one line, as it stands in events, in the status and in what admission answers."""
+        place = f"line {self.line}, column {self.column}: " if self.line else ""
+        return f"{place}{self.message}{f'; {self.hint}' if self.hint else ''}"
+
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
     """One fault of a document. `start` is an offset in its text, -1 until the path has been looked up there."""

@@ -138,7 +138,7 @@ def review_rule(body: bytes) -> Response:
     if old is not None and all(at(old, p).get(RULE_KEY) == at(found, p).get(RULE_KEY) for p in ("data", "binaryData")):
         warnings, errors = (*errors, *warnings), ()
     name = as_text(meta.get("name")) if errors else ""
-    return Response(request.uid, {}, _limited(map(words, warnings)), errors, name=name)
+    return Response(request.uid, {}, _limited(map(str, warnings)), errors, name=name)
 
 
 def review_labels(body: bytes, groups_of: GroupsOf) -> Response:
@@ -153,18 +153,11 @@ def review_labels(body: bytes, groups_of: GroupsOf) -> Response:
     return Response(request.uid, warnings=_limited(warnings))
 
 
-def words(finding: Finding) -> str:
-    """A finding on one line, as it stands in events and in the status too."""
-    place = f"line {finding.line}, column {finding.column}: " if finding.line else ""
-    return f"{place}{finding.message}{f'; {finding.hint}' if finding.hint else ''}"
-
-
 def _status(answer: Response) -> dict[str, Any]:
     """With reason Invalid and causes, kubectl edit opens the file again and shows them above it."""
     shown = answer.refusal[:MAX_SHOWN]
     causes = [
-        {"reason": "FieldValueInvalid", "message": f"{finding.code}: {words(finding)}", "field": RULE_KEY}
-        for finding in shown
+        {"reason": "FieldValueInvalid", "message": f"{finding.code}: {finding}", "field": RULE_KEY} for finding in shown
     ]
     rest = len(answer.refusal) - len(shown)
     if rest:

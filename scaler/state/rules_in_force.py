@@ -102,8 +102,7 @@ def _invalid(record: ConfigMapRecord, reading: RuleReading, last_valid: LastVali
     """Its annotations count all the same: a person who pauses a broken rule means it."""
     first = reading.errors[0]
     more = f" (and {len(reading.errors) - 1} more)" if len(reading.errors) > 1 else ""
-    hint = f"; {first.hint}" if first.hint else ""
-    words = f"line {first.line}, column {first.column}: {first.message}{more}{hint}"
+    words = str(msgspec.structs.replace(first, message=first.message + more))
     findings = reading.errors + reading.warnings
     if last_valid is None:
         problem = RuleProblem(Warning.RULE_INVALID, words)

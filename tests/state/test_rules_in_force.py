@@ -52,6 +52,12 @@ def test_a_broken_edit_leaves_the_last_valid_rule_in_force_and_says_where_it_is_
     assert "; ;" not in shelf.put(record('{"a" "b", "c": 1}', version=3)).problem.message  # type: ignore[union-attr]
 
 
+def test_a_rule_without_its_key_names_no_place_in_a_text_that_is_not_there() -> None:
+    found = Shelf().put(ConfigMapRecord("n", "rule", "a", "1", (), (), {}, {}, None))
+    assert found.problem is not None
+    assert found.problem.message.startswith("the ConfigMap has no key elastic_scaling.json")
+
+
 def test_a_deleted_rule_leaves_the_last_valid_one_in_force() -> None:
     shelf = Shelf()
     before = shelf.put(record()).rule
