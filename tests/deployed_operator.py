@@ -7,7 +7,7 @@ import asyncio
 from scaler.clock import Clock
 from scaler.kube.api import DEPLOYMENTS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.controller import Mirror
 from scaler.sim.actors.operator import NAMESPACE, AscendOperator
 from tests.jobs import manifest
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from scaler.clock import Clock
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Object, Resource
 from scaler.kube.errors import AlreadyExistsError
-from scaler.sim.apiserver.admission import Hook
 from scaler.sim.apiserver.client import Interceptor, SimClient, Write
 from scaler.sim.apiserver.crds import definitions, workload_definitions
 from scaler.sim.apiserver.reading import Query
-from scaler.sim.apiserver.server import ApiServer
+from scaler.sim.apiserver.server import ApiServer, Hook
 from scaler.sim.apiserver.store import Backup, Change
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")

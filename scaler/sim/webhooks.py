@@ -14,8 +14,8 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object, Resource
 from scaler.kube.errors import status_error
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.serve.reviews import Response, encode, review_ascend_job, review_pod, review_rule
-from scaler.sim.apiserver.admission import Hook, Review
 from scaler.sim.apiserver.patches import json_patch
+from scaler.sim.apiserver.server import Hook, Review
 
 _REFUSED = "admission webhook of mind-cluster denied the request: "
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from scaler.clock import Clock, seconds_of
 from scaler.kube.api import PODS, KubeApi, Object, PatchType
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn, attempt
-from scaler.sim.actors.mirror import key_of
-from scaler.sim.apiserver.admission import Review
+from scaler.sim.actors.controller import StandIn, attempt, key_of
+from scaler.sim.apiserver.server import Review
 from tests.chaos.patches import gates_of
 
 QUOTA = "acme.io/quota"

@@ -15,7 +15,7 @@ import msgspec
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, Object, Resource
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.instances import claim_of, service_of
+from scaler.sim.stories.instances import instance_of, service_of
 from tests.chaos.patches import held
 
 GROUP = "mind-cluster/group-name"
@@ -131,9 +131,9 @@ class View:
             service = service_of(job or pod)
             if not service or (not job and objects.owner_kind(pod) in (ASCEND_JOBS.kind, VOLCANO_JOBS.kind)):
                 continue  # pods outlive their job for a moment
-            claim = claim_of(pod, sizes)
-            name, group = objects.name(job) if job else claim.instance, objects.labels_of(pod).get(GROUP, "")
-            fresh = Instance(service, group, name, claim.size, *_revision(pod), good_nodes=good)
+            called, size = instance_of(pod, sizes)
+            name, group = objects.name(job) if job else called, objects.labels_of(pod).get(GROUP, "")
+            fresh = Instance(service, group, name, size, *_revision(pod), good_nodes=good)
             found.setdefault((service, name), fresh).pods.append(pod)
         return [found[key] for key in sorted(found)]
 

@@ -30,7 +30,7 @@ from scaler.sim.actors import objects
 from scaler.sim.apiserver.client import Request
 from scaler.sim.apiserver.store import Change
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.instances import claim_of
+from scaler.sim.stories.instances import instance_of
 from tests.chaos import hostile
 from tests.chaos.patches import (
     KEEP,
@@ -239,7 +239,7 @@ class Writes:
         elif request.verb != "delete" or change.resource != PODS:
             self.fail(f"S8: {what}: not the scaler's to change")
         elif before["spec"].get("nodeName"):
-            self._bound_pod_deleted(before, claim_of(before, {}).instance, what)
+            self._bound_pod_deleted(before, instance_of(before, {})[0], what)
 
     def _instance_object(self, change: Change, what: str) -> None:
         subject = change.after.object if change.before is None else change.before.object

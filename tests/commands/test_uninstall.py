@@ -29,8 +29,8 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.names import BUDGET, DELETION_COST, GATE, HELD_COST, INSTALL_LABEL, NAMESPACE_LABEL
-from scaler.sim.apiserver.admission import Review
 from scaler.sim.apiserver.client import Interceptor, Request
+from scaler.sim.apiserver.server import Review
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.webhooks import hold_pods

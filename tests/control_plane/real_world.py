@@ -26,7 +26,7 @@ from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.recorder import Recorder
-from scaler.sim.stories.scenario import ControllerEvent, Scenario
+from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from scaler.sim.stories.world import World
 from tests.control_plane.plane import ControlPlane, PlaneOptions
@@ -130,17 +130,11 @@ class _RealWorld(World):
             controller_api=_ProxyFaults(api, proxy),
         )  # fmt: skip
 
-    async def begin(self) -> None:
+    async def _start(self) -> None:
         """Time zero is when the scaler is ready: how long Python takes to start is not the scenario's matter."""
-        await self._furnish()
-        await self._steer(ControllerEvent.START)
+        await super()._start()
         await self._runner.ready()
         self._recorder.start()
-        for path in self._scenario.manifests:
-            await self._apply([path])
-        for at, copies, namespace in self._arrivals():
-            if not at:
-                await self._arrive(copies, namespace)
 
     def _actors(self) -> Any:
         timing, api, clock = self._scenario.timing, self._api, self._clock

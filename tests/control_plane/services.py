@@ -31,15 +31,13 @@ from scaler.kube.api import (
 from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.names import RULE_LABEL
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn
+from scaler.sim.actors.controller import Mirror, StandIn
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.actors.operator import AscendOperator
-from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.actors.volcano_jobs import VolcanoJobs
+from scaler.sim.actors.volcano import PodGroups, VolcanoJobs
 from scaler.sim.stories.instances import Condition, InstanceView, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
 from tests.control_plane.plane import ControlPlane

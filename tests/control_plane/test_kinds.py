@@ -19,11 +19,10 @@ import pytest
 from scaler.kube.api import PODS
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL
 from scaler.sim.actors import objects
-from scaler.sim.actors.infer_operator import InferOperator
 from scaler.sim.actors.nodes import NodeFate
-from scaler.sim.actors.ome import Ome
+from scaler.sim.actors.operators import InferOperator, Ome
 from scaler.sim.actors.storm_services import StormServices
-from scaler.sim.actors.volcano_jobs import VolcanoJobs
+from scaler.sim.actors.volcano import VolcanoJobs
 from scaler.sim.stories.manifests import read_manifests
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.services import Platform, PlatformStage, ascend_jobs, played

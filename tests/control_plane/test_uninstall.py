@@ -17,7 +17,7 @@ import pytest
 from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, ELASTIC_SERVICES, PODS, KubeApi, Object, PatchType
 from scaler.names import GATE, NAMESPACE_LABEL
 from scaler.sim.actors import objects
-from scaler.sim.actors.pod_groups import PodGroups
+from scaler.sim.actors.volcano import PodGroups
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, install, scaler
 from tests.control_plane.stage import EXAMPLE, MANIFESTS, Stage, kinds_definitions, playing, staged, until

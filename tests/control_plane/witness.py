@@ -28,8 +28,7 @@ from scaler.kube.api import (
 )
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn
-from scaler.sim.actors.mirror import Mirror
+from scaler.sim.actors.controller import Mirror, StandIn
 from scaler.sim.stories.instances import Condition, InstanceView, census
 from tests.decide.contract import target_of
 

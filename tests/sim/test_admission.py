@@ -6,7 +6,7 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, NAMESPACES, PODS, Object, PatchType
 from scaler.kube.errors import ForbiddenError
-from scaler.sim.apiserver.admission import Hook, Review
+from scaler.sim.apiserver.server import Hook, Review
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import job

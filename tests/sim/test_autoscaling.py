@@ -45,13 +45,13 @@ def test_of_several_metrics_the_largest_demand_counts() -> None:
 
 
 def test_it_goes_down_to_the_most_that_was_asked_for_in_the_window() -> None:
-    policy = Policy(1, 100, down=60.0)
+    policy = Policy(least=1, most=100, down=60.0)
     assert written(policy, [8, 5, 3, 3, 3, 3, 3, 3], start=8) == [8, 8, 8, 8, 5, 3, 3, 3]
 
 
 def test_it_goes_up_at_once_and_with_a_window_to_the_least_of_it() -> None:
     assert written(WIDE, [2, 5], start=2) == [2, 5]
-    assert written(Policy(1, 100, up=30.0), [2, 5, 4, 4], start=2) == [2, 2, 4, 4]
+    assert written(Policy(least=1, most=100, up=30.0), [2, 5, 4, 4], start=2) == [2, 2, 4, 4]
 
 
 def test_it_adds_four_or_as_many_again_at_once() -> None:
@@ -60,19 +60,19 @@ def test_it_adds_four_or_as_many_again_at_once() -> None:
 
 @pytest.mark.parametrize(("specified", "wanted"), [(1_000_000, 8), (1, 2)])
 def test_a_number_outside_least_and_most_is_brought_inside_first(specified: int, wanted: int) -> None:
-    assert desired(Policy(2, 8), Scale(specified, 0), [(5, 1.0)], (), 0.0)[0] == wanted
+    assert desired(Policy(least=2, most=8), Scale(specified, 0), [(5, 1.0)], (), 0.0)[0] == wanted
 
 
 def test_0_switches_it_off_unless_it_may_go_to_0_itself() -> None:
-    assert desired(Policy(1, 8), Scale(0, 0), [(5, 1.0)], (), 0.0)[0] == 0
-    assert desired(Policy(0, 8), Scale(0, 0), [(5, 1.0)], (), 0.0)[0] == 4
+    assert desired(Policy(least=1, most=8), Scale(0, 0), [(5, 1.0)], (), 0.0)[0] == 0
+    assert desired(Policy(least=0, most=8), Scale(0, 0), [(5, 1.0)], (), 0.0)[0] == 4
 
 
 @given(st.lists(st.floats(0, 200), max_size=40), st.integers(2, 20), st.sampled_from((0.0, 60.0, 300.0)))
 def test_what_it_writes_stays_within_least_and_most_and_never_falls_below_recent_advice(
     series: list[float], start: int, down: float
 ) -> None:  # fmt: skip
-    policy = Policy(2, 20, down=down)
+    policy = Policy(least=2, most=20, down=down)
     found = written(policy, series, start)
     for number, (before, after) in enumerate(zip([start, *found], found, strict=False)):
         assert 2 <= after <= 20

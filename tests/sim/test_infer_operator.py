@@ -11,7 +11,7 @@ from scaler.kube.api import DEPLOYMENTS, POD_GROUPS, PODS, STATEFUL_SETS, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.deployments import Deployments, ReplicaSets
-from scaler.sim.actors.infer_operator import InferOperator
+from scaler.sim.actors.operators import InferOperator
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS
 from scaler.sim.loop import run

@@ -16,8 +16,15 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.devices import DevicePlugin
 from scaler.sim.actors.kubelet import Kubelet
 from scaler.sim.actors.operator import AscendOperator
-from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create, read_ratios
-from scaler.sim.actors.operator_status import Told, of_pods, updated
+from scaler.sim.actors.operator_rules import (
+    Condition,
+    OperatorCrashError,
+    Retries,
+    may_create,
+    of_pods,
+    read_ratios,
+    updated,
+)
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
 from tests.decide.test_gate import GateCrashError
@@ -290,16 +297,16 @@ def test_many_refused_jobs_share_ten_retries_a_second() -> None:
 
 
 def test_conditions_follow_the_rules_that_make_them_untrustworthy() -> None:
-    def told(status: Object, *news: Told) -> list[tuple[str, str]]:
+    def told(status: Object, *news: Condition) -> list[tuple[str, str]]:
         for one in news:
             status = updated(status, one, "2026-01-01T00:00:00Z")
         return [(condition["type"], condition["status"]) for condition in status["conditions"]]
 
-    pending, runs = Told("Created", "PodGroupPending", ""), Told("Running", "JobRunning", "")
+    pending, runs = Condition("Created", "PodGroupPending", ""), Condition("Running", "JobRunning", "")
     assert told({}, pending, runs) == [("Created", "True"), ("Running", "True")]
     assert told({}, pending, runs, pending) == [("Created", "True"), ("Running", "True")]
     assert told({}, runs, pending, runs) == [("Running", "True"), ("Created", "True")]
-    restarting, failed = Told("Restarting", "JobRestarting", ""), Told("Failed", "JobFailed", "")
+    restarting, failed = Condition("Restarting", "JobRestarting", ""), Condition("Failed", "JobFailed", "")
     assert told({}, runs, restarting) == [("Restarting", "True")]
     assert told({}, runs, failed, runs) == [("Running", "False"), ("Failed", "True")]
 

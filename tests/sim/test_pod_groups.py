@@ -10,8 +10,8 @@ import pytest
 from scaler.kube.api import DEPLOYMENTS, POD_GROUPS, PODS, REPLICA_SETS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.deployments import Deployments, ReplicaSets
-from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.actors.volcano import PodGroups
 from scaler.sim.loop import run
 from tests.sim.manifests import NPU, deployment, template
 from tests.sim.stage import Stage

@@ -14,7 +14,6 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.making import ready
-from scaler.sim.actors.pod_groups import PodGroups
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.storm_services import (
     Change,
@@ -26,6 +25,7 @@ from scaler.sim.actors.storm_services import (
     scale_stateful,
     scale_stateless,
 )  # fmt: skip
+from scaler.sim.actors.volcano import PodGroups
 from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
 from scaler.sim.loop import run
 from tests.sim.manifests import storm_service, template

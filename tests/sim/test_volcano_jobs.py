@@ -11,7 +11,7 @@ from scaler.kube.api import POD_GROUPS, PODS, VOLCANO_JOBS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.actors.volcano_jobs import VolcanoJobs, phase_of
+from scaler.sim.actors.volcano import VolcanoJobs, phase_of
 from scaler.sim.loop import run
 from tests.sim.manifests import template, volcano_job
 from tests.sim.stage import Stage

@@ -8,15 +8,14 @@ from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.deployments import Deployments, ReplicaSets
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.infer_operator import InferOperator
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
 from scaler.sim.actors.nodes import NodeLifecycle
-from scaler.sim.actors.pod_groups import PodGroups
+from scaler.sim.actors.operators import InferOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.actors.storm_services import StormServices
-from scaler.sim.actors.volcano_jobs import VolcanoJobs
+from scaler.sim.actors.volcano import PodGroups, VolcanoJobs
 from tests.deployed_operator import DeployedOperator
 
 TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)

@@ -1,5 +1,6 @@
 """What all stand-ins do: follow the cluster and act after changes. Controllers also wait for their own writes.
 
+A mirror is deliberately simple and independent of the scaler's own cache, so that the two cannot share a mistake.
 A controller that makes pods for an owner says which objects the owner shall have (`have`) or makes and deletes them one
 by one. Refusals and failures are left to the next round. Must not: know what any object means.
 """
@@ -8,16 +9,124 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol
 
-from scaler.kube.api import KubeApi, Object, PatchType, Resource
+from scaler.kube.api import EventType, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.mirror import Key, Mirror, key_of
 
+Key = tuple[str, str]
+"""(namespace, name); namespace is "" for cluster-scoped objects."""
+
+_NOT_INSTALLED = 5.0  # seconds until a type that is not installed is listed again
+_SETTLE = 0.02  # seconds
 RETRY = 1.0
-"""Seconds until a write that failed is tried again."""
+"""Seconds until a request that failed is tried again."""
+
+
+def key_of(obj: Object) -> Key:
+    meta = obj["metadata"]
+    return meta.get("namespace", ""), meta["name"]
+
+
+class Mirror:
+    """Objects of some resource types. `run` keeps them current; `wait` returns when something has changed."""
+
+    def __init__(self, api: KubeApi, *resources: Resource) -> None:
+        self._api = api
+        self._objects: dict[Resource, dict[Key, Object]] = {resource: {} for resource in resources}
+        self._synced = dict.fromkeys(resources, False)
+        self._changed = asyncio.Event()
+        self._sorted: dict[Resource, list[Object]] = {}
+        self._by_owner: dict[Resource, dict[str, list[Object]]] = {}
+        self._versions: dict[Resource, str] = {}
+        self.revision = 0
+        """Grows with every change."""
+
+    def all(self, resource: Resource) -> list[Object]:
+        """Every object of one type, by namespace and name, so that nothing depends on the order of events."""
+        if resource not in self._sorted:
+            found = self._objects[resource]
+            self._sorted[resource] = [found[key] for key in sorted(found)]
+        return self._sorted[resource]
+
+    def owned(self, resource: Resource, owner: Object) -> list[Object]:
+        """Those that this object controls, in the same order."""
+        if resource not in self._by_owner:
+            index = self._by_owner[resource] = defaultdict[str, list[Object]](list)
+            for obj in self.all(resource):
+                index[objects.owner_uid(obj)].append(obj)
+        return self._by_owner[resource].get(objects.uid(owner), [])
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        return self._objects[resource].get((namespace, name))
+
+    def __contains__(self, resource: Resource) -> bool:
+        return resource in self._objects
+
+    def version(self, resource: Resource) -> int:
+        """How far it has come: every change up to this version is in it."""
+        version = self._versions.get(resource, "")
+        return int(version) if version.isdecimal() else 0
+
+    @property
+    def synced(self) -> bool:
+        return all(self._synced.values())
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for resource in self._objects:
+                group.create_task(self._follow(resource), name=f"mirror {resource.plural}")
+
+    async def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Until something changed since the last call (True), or the timeout passed (False)."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        await asyncio.sleep(_SETTLE)  # a burst is seen as one change
+        self._changed.clear()
+        return True
+
+    async def _follow(self, resource: Resource) -> None:
+        while True:
+            try:
+                page = await self._api.list(resource)
+                version = self._versions[resource] = page.resource_version
+                self._replace(resource, page.items)
+                while True:
+                    async for event in self._api.watch(resource, resource_version=version):
+                        version = self._versions[resource] = event.resource_version
+                        if event.object is not None:
+                            self._apply(resource, event.type, event.object)
+            except NotFoundError:
+                if self._objects[resource] or not self._synced[resource]:
+                    self._replace(resource, ())  # of a type that the cluster does not know there are no objects
+                await asyncio.sleep(_NOT_INSTALLED)
+            except KubeError:
+                await asyncio.sleep(RETRY)
+
+    def _replace(self, resource: Resource, items: Iterable[Object]) -> None:
+        self._objects[resource] = {key_of(obj): obj for obj in items}
+        self._synced[resource] = True
+        self._note(resource)
+
+    def _apply(self, resource: Resource, kind: EventType, obj: Object) -> None:
+        if kind is EventType.DELETED:
+            self._objects[resource].pop(key_of(obj), None)
+        else:
+            self._objects[resource][key_of(obj)] = obj
+        self._note(resource)
+
+    def _note(self, resource: Resource) -> None:
+        self._sorted.pop(resource, None)
+        self._by_owner.pop(resource, None)
+        self.revision += 1
+        self._changed.set()
 
 
 async def attempt(write: Awaitable[Any]) -> bool:
@@ -106,18 +215,23 @@ class Controller(StandIn):
     async def have(self, resource: Resource, owner: Object, wanted: Iterable[Object], *, update: bool = False) -> None:
         """Creates what is missing of these, by name, and deletes what the owner has besides.
 
-        `update`: what is there gets the new spec as well.
+        `update`: what is there with another spec is renewed.
         """
         bodies = {objects.name(body): body for body in wanted}
-        for name, body in bodies.items():
-            found = self.mirror.get(resource, objects.namespace(owner), name)
-            if found is None:
-                await self.create(resource, body)
-            elif update and objects.spec(found) != body["spec"]:
-                await self.replace(resource, {**found, "spec": body["spec"]})
+        for body in bodies.values():
+            found = await self.ensure(resource, body)
+            if update and found is not None and objects.spec(found) != body["spec"]:
+                await self.renew(resource, found, body)
         for found in self.mirror.owned(resource, owner):
             if objects.name(found) not in bodies and not objects.terminating(found):
                 await self.delete(resource, found)
+
+    async def ensure(self, resource: Resource, body: Object) -> Object | None:
+        """What has this name already; where nothing has, it is created."""
+        found = self.mirror.get(resource, objects.namespace(body), objects.name(body))
+        if found is None:
+            await self.create(resource, body)
+        return found
 
     async def create(self, resource: Resource, body: Object) -> bool:
         """False when it exists already or was refused."""
@@ -140,10 +254,12 @@ class Controller(StandIn):
             return
         self._note(resource, changed)
 
-    async def replace(self, resource: Resource, obj: Object) -> None:
-        """A PUT with the version that was read."""
+    async def renew(self, resource: Resource, found: Object, body: Object) -> None:
+        """A PUT of another spec, labels and annotations, with the version that was read."""
+        marks = {part: body["metadata"][part] for part in ("labels", "annotations")}
+        after = {**found, "metadata": {**found["metadata"], **marks}, "spec": body["spec"]}
         try:
-            self._note(resource, await self.api.replace(resource, *key_of(obj), obj))
+            self._note(resource, await self.api.replace(resource, *key_of(found), after))
         except KubeError:
             self.failed = True
 

@@ -59,7 +59,11 @@ def device_annotations(pod: Object, node: str, chips: Iterable[str]) -> dict[str
     """What Volcano's plugin and the device plugin write onto a pod that got these chips of `node`."""
     names = sorted(chips, key=chip_index)
     devices = [
-        {"device_id": str(chip_index(name)), "device_ip": chip_address(node, name), "super_device_id": str(number)}
+        {
+            "device_id": str(chip_index(name)),
+            "device_ip": _address(29, f"{node}/{name}"),
+            "super_device_id": str(number),
+        }
         for number, name in enumerate(names)
     ]
     configuration = {
@@ -77,10 +81,6 @@ def pod_address(pod: Object) -> str:
 
 def host_address(node: str) -> str:
     return _address(172, node)
-
-
-def chip_address(node: str, chip: str) -> str:
-    return _address(29, f"{node}/{chip}")
 
 
 def _address(first: int, text: str) -> str:

@@ -14,9 +14,8 @@ from collections import defaultdict
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import RETRY, StandIn, attempt
+from scaler.sim.actors.controller import RETRY, Key, StandIn, attempt, key_of
 from scaler.sim.actors.devices import given_chips, reported, reports
-from scaler.sim.actors.mirror import Key, key_of
 
 _POD_LEVEL_APPS = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
 _RECOVERY = "huawei.com/recover_policy_path"

@@ -20,7 +20,7 @@ from scaler.kube.api import PODS, KubeApi, Object, Page, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
 from scaler.sim.actors import objects
 from scaler.sim.stories.fields import Model, Name, Seconds
-from scaler.sim.stories.instances import claim_of
+from scaler.sim.stories.instances import instance_of
 
 LOOK_AGAIN = 1.0
 """Seconds until something that is withheld is asked about again, for a curse that ends."""
@@ -74,7 +74,7 @@ class Curse(Model):
         if not fnmatchcase(objects.namespace(obj), namespace or "default"):
             return False
         owners = [str(owner.get("name", "")) for owner in obj["metadata"].get("ownerReferences") or []]
-        names = (objects.name(obj), *owners, claim_of(obj, {}).instance)
+        names = (objects.name(obj), *owners, instance_of(obj, {})[0])
         return any(fnmatchcase(found, name) or fnmatchcase(found, f"{name}-*") for found in names)
 
 

@@ -15,10 +15,9 @@ from pydantic import Field
 from scaler.clock import Clock, rfc3339, seconds_of
 from scaler.kube.api import NODES, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import RETRY, StandIn, attempt, merge
+from scaler.sim.actors.controller import RETRY, StandIn, attempt, key_of, merge
 from scaler.sim.actors.devices import host_address, pod_address
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
-from scaler.sim.actors.mirror import key_of
 from scaler.sim.stories.fields import Model, Range, Seconds
 
 

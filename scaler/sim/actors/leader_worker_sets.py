@@ -19,10 +19,9 @@ import msgspec
 from scaler.kube.api import LEADER_WORKER_SETS, POD_GROUPS, PODS, STATEFUL_SETS, KubeApi, Object
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.controller import Controller
-from scaler.sim.actors.mirror import key_of
+from scaler.sim.actors.controller import Controller, key_of
 from scaler.sim.actors.stateful_sets import ordinal_of
-from scaler.sim.apiserver.admission import Review
+from scaler.sim.apiserver.server import Review
 
 REPLICAS = "leaderworkerset.sigs.k8s.io/replicas"
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
@@ -66,7 +65,10 @@ class LeaderWorkerSets(Controller):
         await self._keep_leaders(lws, members, revision)
         for pod in members:
             if restarts_group(lws, pod, members):
-                await self._recreate(pod, members)
+                first = pod if _leads(pod) else self._leader_of(pod, members)
+                if first is not None and not objects.terminating(first):
+                    # in the foreground: the workers go before their leader
+                    await self.delete(PODS, first, propagation_policy="Foreground")
         for leader in members:
             if _leads(leader) and not objects.terminating(leader):
                 await self._keep_group(lws, leader)
@@ -90,8 +92,7 @@ class LeaderWorkerSets(Controller):
         )  # fmt: skip
         body = _leaders(lws, wanted, revision)
         if _differ(found, body):
-            metadata = {**found["metadata"], **{part: body["metadata"][part] for part in ("labels", "annotations")}}
-            await self.replace(STATEFUL_SETS, {**found, "metadata": metadata, "spec": body["spec"]})
+            await self.renew(STATEFUL_SETS, found, body)
         await self.status(LEADER_WORKER_SETS, lws, _status(lws, found, groups))
 
     def _condition(self, lws: Object, leader: Object | None, revision: str) -> GroupCondition:
@@ -133,12 +134,6 @@ class LeaderWorkerSets(Controller):
             queue=objects.annotations_of(lws).get(_QUEUE),
         )  # fmt: skip
         await self.create(POD_GROUPS, body)
-
-    async def _recreate(self, pod: Object, members: list[Object]) -> None:
-        """Deletes the leader, in the foreground, whose workers go before it."""
-        leader = pod if _leads(pod) else self._leader_of(pod, members)
-        if leader is not None and not objects.terminating(leader):
-            await self.delete(PODS, leader, propagation_policy="Foreground")
 
     def _leader_of(self, pod: Object, members: list[Object]) -> Object | None:
         """The leader to whose StatefulSet a worker belongs; none of another revision, and none that came later."""

@@ -80,7 +80,10 @@ class MindIEController(StandIn):
         """First pods of prefill instances that may exit, in natural order; empty when no decode instance waits."""
         groups = self.mirror.all(POD_GROUPS) if self._beside else []
         queued = {objects.owner_uid(group) for group in groups if objects.status(group).get("phase") == "Pending"}
-        waiting = [job for job in jobs if _waits(self.mirror.owned(PODS, job)) or objects.uid(job) in queued]
+        waiting = [
+            job for job in jobs
+            if objects.uid(job) in queued or any(map(_finds_no_node, self.mirror.owned(PODS, job)))
+        ]  # fmt: skip
         needed = self._smallest(service) if waiting else None
         if needed is None or not self._controller_runs(service):
             return []
@@ -121,6 +124,5 @@ def _runs(pods: list[Object]) -> bool:
     return bool(pods) and all(objects.phase(pod) == "Running" and not objects.terminating(pod) for pod in pods)
 
 
-def _waits(pods: list[Object]) -> bool:
-    """The instance has pods that no node has been found for."""
-    return any(not objects.node_of(pod) and not objects.gated(pod) and not objects.terminating(pod) for pod in pods)
+def _finds_no_node(pod: Object) -> bool:
+    return not objects.node_of(pod) and not objects.gated(pod) and not objects.terminating(pod)

@@ -13,10 +13,9 @@ from scaler.clock import Clock
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import RETRY, StandIn, attempt
+from scaler.sim.actors.controller import RETRY, StandIn, attempt, key_of
 from scaler.sim.actors.devices import host_address
 from scaler.sim.actors.kubelet import write_status
-from scaler.sim.actors.mirror import key_of
 
 
 class NodeSpec(msgspec.Struct, frozen=True):

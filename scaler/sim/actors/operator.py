@@ -21,11 +21,10 @@ from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, Not
 from scaler.names import GROUP_LABEL, RULE_KEY, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER, read_replicas
 from scaler.sim.actors import objects
-from scaler.sim.actors import operator_status as status
-from scaler.sim.actors.controller import StandIn
+from scaler.sim.actors import operator_rules as rules
+from scaler.sim.actors.controller import Key, StandIn, key_of
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
-from scaler.sim.actors.mirror import Key, key_of
-from scaler.sim.actors.operator_gate import OperatorCrashError, Retries, may_create
+from scaler.sim.actors.operator_rules import Condition, OperatorCrashError, Retries, may_create
 from scaler.sim.actors.operator_tables import OperatorTables
 from scaler.workloads import ascendjob_objects as made
 from scaler.workloads.ascendjob import read_job
@@ -119,19 +118,19 @@ class AscendOperator(StandIn):
             return
         faults = read_job(job).faults
         if faults:
-            await self._tell(job, status.Told("Failed", "JobValidFailed", faults[0]))
-        elif status.finished(objects.status(job)):
+            await self._write_status(job, Condition("Failed", "JobValidFailed", faults[0]))
+        elif rules.finished(objects.status(job)):
             await self._clean_up(job)
         elif 0 < _backoff_limit(job) < self._rounds.get(objects.uid(job), 0):
             words = f"Job {objects.name(job)} has failed because it has reached the specified backoff limit"
-            await self._tell(job, status.Told("Failed", "JobFailed", words))
+            await self._write_status(job, Condition("Failed", "JobFailed", words))
         else:
             await self._keep(job)
 
     async def _keep(self, job: Object) -> None:
         phase = str(objects.status(await self._pod_group(job)).get("phase") or "")
         if phase in ("", "Pending"):
-            await self._tell(job, status.not_scheduled(phase), lastReconcileTime=self._clock.timestamp())
+            await self._write_status(job, rules.not_scheduled(phase), lastReconcileTime=self._clock.timestamp())
             return
         await self._tables.keep(job, self._members(job))
         service = made.service(read_job(job), job)
@@ -140,13 +139,13 @@ class AscendOperator(StandIn):
         try:
             await self._pods_of_all_types(job)
         except (KubeError, _RefusedError) as error:
-            await self._tell(job, status.Told("Created", "PodCreateFailed", str(error)))
+            await self._write_status(job, Condition("Created", "PodCreateFailed", str(error)))
             raise
         members = self._members(job)
         pods = {kind: [pod for pod in members if _type_of(job, pod) == kind] for kind in read_replicas(job)}
-        told = status.of_pods(job, members, retries_left=_number(objects.labels_of(job).get("fault-retry-times")))
+        condition = rules.of_pods(job, members, retries_left=_number(objects.labels_of(job).get("fault-retry-times")))
         started = objects.status(job).get("startTime") or self._clock.timestamp()
-        await self._tell(job, told, startTime=started, replicaStatuses=status.replica_statuses(pods))
+        await self._write_status(job, condition, startTime=started, replicaStatuses=rules.replica_statuses(pods))
 
     async def _pod_group(self, job: Object) -> Object:
         """An existing one is taken as it is, whatever became of the job since."""
@@ -242,10 +241,10 @@ class AscendOperator(StandIn):
         with contextlib.suppress(NotFoundError, ConflictError):
             await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj))
 
-    async def _tell(self, job: Object, told: status.Told | None, **more: object) -> None:
+    async def _write_status(self, job: Object, condition: Condition | None, **more: object) -> None:
         """Written when it changed; a write that fails is lost, as in the original."""
         before = objects.status(job)
-        after = {**status.updated(before, told, self._clock.timestamp()), **more}
+        after = {**rules.updated(before, condition, self._clock.timestamp()), **more}
         if after == before:
             return
         with contextlib.suppress(KubeError):

@@ -11,16 +11,13 @@ from functools import partial
 
 from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Resource
-from scaler.sim.actors.controller import Actor
+from scaler.sim.actors.controller import Actor, Mirror
 from scaler.sim.actors.deployments import Deployments, ReplicaSets
-from scaler.sim.actors.infer_operator import InferOperator
 from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
-from scaler.sim.actors.mirror import Mirror
-from scaler.sim.actors.ome import Ome
-from scaler.sim.actors.pod_groups import PodGroups
+from scaler.sim.actors.operators import InferOperator, Ome
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.actors.storm_services import StormServices
-from scaler.sim.actors.volcano_jobs import VolcanoJobs
+from scaler.sim.actors.volcano import PodGroups, VolcanoJobs
 from scaler.sim.apiserver import kinds
 
 
@@ -35,13 +32,11 @@ class WhenUsed:
 
     async def run(self) -> None:
         """Wait, then act, until cancelled."""
-        waiting = asyncio.create_task(self._mirror.run(), name="owners mirror")
-        try:
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(self._mirror.run(), name="owners mirror")
             while not any(self._mirror.all(resource) for resource in self._resources):
                 await self._mirror.wait()
-        finally:
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
+            following.cancel()
         await self._make(self._api).run()
 
 

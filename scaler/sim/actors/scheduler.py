@@ -15,14 +15,13 @@ import asyncio
 import hashlib
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, KubeApi, Object
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn, attempt, merge
+from scaler.sim.actors.controller import StandIn, attempt, key_of, merge
 from scaler.sim.actors.faulty_api import Curses, Never
-from scaler.sim.actors.mirror import key_of
 from scaler.sim.actors.placement import Room
 from scaler.sim.apiserver.kinds import BINDINGS
 
@@ -93,7 +92,7 @@ class GangScheduler(StandIn):
         """A curse kept something back in this session."""
         self._at_work = asyncio.Event()
         self._at_work.set()
-        self._kept: dict[str, float] = {}
+        self._kept: defaultdict[str, float] = defaultdict(float)
         """What PodGroups in the queue keep free in this session, by resource."""
         self._assumed: dict[str, str] = {}
         """Pod uid -> node of bindings that the mirror has not shown yet."""
@@ -121,14 +120,22 @@ class GangScheduler(StandIn):
         room = Room(self.mirror.all(NODES), pods, tie=self._tie)
         good, self._withheld = True, False
         gangs = self._gangs(pods)
-        self._kept = _kept(gangs) if not self._force_enqueue else {}
+        self._kept.clear()
+        for gang in gangs:
+            if gang.group is not None and _phase(gang.group) == "Inqueue":
+                self._keep_free(gang)
         for gang in gangs:
             phase = self._enqueue(gang, room)
             seats = self._allocate(gang, room, phase) if phase != "Pending" else {}
-            bound = await self._bind(gang, seats)
+            targets = [(pod, seats[objects.name(pod)]) for pod in gang.unbound if objects.name(pod) in seats]
+            bound = sum([await self._bind(pod, node) for pod, node in targets])
             good &= bound == len(seats)
             closing = gang.phase(bound)
-            good &= await self._write_phase(gang, phase if (closing, phase) == ("Pending", "Inqueue") else closing)
+            if (closing, phase) == ("Pending", "Inqueue"):
+                closing = phase
+            if gang.group is not None and objects.status(gang.group).get("phase") != closing:
+                patch = {"status": {"phase": closing}}
+                good &= await attempt(merge(self.api, POD_GROUPS, gang.group, patch))
         return None if good and not self._withheld else self._period
 
     def _pods(self) -> list[Object]:
@@ -186,9 +193,13 @@ class GangScheduler(StandIn):
             return phase
         if not _devices_idle(gang.group, room, self._kept):
             return phase
-        if not self._force_enqueue:
-            self._kept = _sum(self._kept, gang.keeps)
+        self._keep_free(gang)
         return "Inqueue"
+
+    def _keep_free(self, gang: Gang) -> None:
+        if not self._force_enqueue:
+            for name, amount in gang.keeps.items():
+                self._kept[name] += amount
 
     def _allocate(self, gang: Gang, room: Room, phase: str) -> dict[str, str]:
         """Seats for as many as fit, if with those that sit already they are as many as must start together."""
@@ -206,14 +217,7 @@ class GangScheduler(StandIn):
         self._withheld |= cursed
         return cursed
 
-    async def _bind(self, gang: Gang, seats: dict[str, str]) -> int:
-        bound = 0
-        for pod in gang.unbound:
-            node = seats.get(objects.name(pod))
-            bound += await self._bind_one(pod, node) if node else 0
-        return bound
-
-    async def _bind_one(self, pod: Object, node: str) -> int:
+    async def _bind(self, pod: Object, node: str) -> bool:
         body: Object = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -223,14 +227,9 @@ class GangScheduler(StandIn):
         try:
             await self.api.create(BINDINGS, objects.namespace(pod), body)
         except KubeError:
-            return 0  # deleted or gated meanwhile: the next session sees it
+            return False  # deleted or gated meanwhile: the next session sees it
         self._assumed[objects.uid(pod)] = node
-        return 1
-
-    async def _write_phase(self, gang: Gang, phase: str) -> bool:
-        if gang.group is None or objects.status(gang.group).get("phase") == phase:
-            return True
-        return await attempt(merge(self.api, POD_GROUPS, gang.group, {"status": {"phase": phase}}))
+        return True
 
 
 def _min_member(group: Object | None) -> int:
@@ -256,15 +255,3 @@ def _devices_idle(group: Object, room: Room, kept: Mapping[str, float]) -> bool:
 
 def _phase(group: Object) -> str:
     return str(objects.status(group).get("phase") or "Pending")
-
-
-def _kept(gangs: Sequence[Gang]) -> dict[str, float]:
-    kept: dict[str, float] = {}
-    for gang in gangs:
-        if gang.group is not None and _phase(gang.group) == "Inqueue":
-            kept = _sum(kept, gang.keeps)
-    return kept
-
-
-def _sum(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
-    return {name: first.get(name, 0.0) + second.get(name, 0.0) for name in first.keys() | second.keys()}

@@ -59,10 +59,7 @@ class StormServices(Controller):
         for found in own[:wanted]:
             body = _role_set(storm, _role_set_index(found))
             if objects.spec(found) != body["spec"]:
-                parts = {part: body["metadata"][part] for part in ("labels", "annotations")}
-                await self.replace(
-                    ROLE_SETS, {**found, "metadata": {**found["metadata"], **parts}, "spec": body["spec"]}
-                )  # fmt: skip
+                await self.renew(ROLE_SETS, found, body)
         await self.status(STORM_SERVICES, storm, {"replicas": len(own)})
 
     # RoleSet -> pods or PodSets
@@ -74,7 +71,7 @@ class StormServices(Controller):
             return
         for role in sorted(roles, key=lambda role: int(role.get("upgradeOrder") or 0)):
             await self._apply(role_set, role, members, update=True)
-            found, wanted = _read(role, members), _role(role)
+            found, wanted = [_member_of(member) for member in _of(role, members)], _role(role)
             newest = all(m.active and m.ready and m.hash == wanted.hash for m in found)
             if not newest or len(found) != wanted.replicas:
                 return  # one role after the other
@@ -85,20 +82,22 @@ class StormServices(Controller):
         scale, roll = scale_stateless, roll_stateless
         if numbered:
             scale, roll = scale_stateful, roll_stateful
-        change = (roll if update else scale)(_role(role), _read(role, members))
+        own = _of(role, members)
+        change = (roll if update else scale)(_role(role), [_member_of(member) for member in own])
         resource, make = (POD_SETS, _pod_set) if group_size(role) > 1 else (PODS, _pod)
         for slot in change.create:
             await self.create(resource, make(role_set, role, slot))
-        for member in _of(role, members):
+        for member in own:
             if objects.name(member) in change.delete:
                 await self.delete(resource, member)
         return bool(change)
 
     async def _keep_pod_group(self, owner: Object, resource: Resource) -> None:
         """Only where the owner names Volcano as its scheduling strategy."""
-        wanted, name = _volcano(objects.spec(owner)), objects.name(owner)
-        if wanted is not None and self.mirror.get(POD_GROUPS, objects.namespace(owner), name) is None:
-            await self.create(POD_GROUPS, making.body_of(POD_GROUPS, name, owner, resource, spec=wanted))
+        wanted = _volcano(objects.spec(owner))
+        if wanted is not None:
+            group = making.body_of(POD_GROUPS, objects.name(owner), owner, resource, spec=wanted)
+            await self.ensure(POD_GROUPS, group)
 
     # PodSet -> pods
 
@@ -117,7 +116,9 @@ class StormServices(Controller):
                     await self.create(PODS, _member(pod_set, index, size))
         for pod in sorted(counted, key=lambda pod: int(objects.labels_of(pod).get(POD_INDEX) or 0))[size:]:
             await self.delete(PODS, pod)
-        await self.status(POD_SETS, pod_set, _pod_set_status(counted, size))
+        serving = sum(map(making.ready, counted))
+        phase = "Ready" if serving == size else "Running" if serving else "Pending"
+        await self.status(POD_SETS, pod_set, {"totalPods": len(counted), "readyPods": serving, "phase": phase})
 
 
 def group_size(role: Object) -> int:
@@ -143,10 +144,6 @@ def _of(role: Object, members: Iterable[Object]) -> list[Object]:
 def _whole(member: Object) -> bool:
     """It is a PodSet."""
     return "podGroupSize" in objects.spec(member)
-
-
-def _read(role: Object, members: Iterable[Object]) -> list[Member]:
-    return [_member_of(member) for member in _of(role, members)]
 
 
 def _member_of(obj: Object) -> Member:
@@ -254,12 +251,6 @@ def _member(pod_set: Object, index: int, size: int) -> Object:
     place = {"PODSET_NAME": objects.name(pod_set), "POD_GROUP_INDEX": str(index), "POD_GROUP_SIZE": str(size)}
     add_environment(pod["spec"], place, first=True)
     return pod
-
-
-def _pod_set_status(pods: list[Object], size: int) -> Object:
-    serving = sum(map(making.ready, pods))
-    phase = "Ready" if serving == size else "Running" if serving else "Pending"
-    return {"totalPods": len(pods), "readyPods": serving, "phase": phase}
 
 
 class Member(msgspec.Struct, frozen=True):

@@ -5,8 +5,6 @@ Decides only; the server stores what comes out.
 
 from __future__ import annotations
 
-from enum import Enum
-
 import msgspec
 
 from scaler.clock import rfc3339, seconds_of
@@ -29,14 +27,6 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     propagation_policy: str = ""
 
 
-class Outcome(Enum):
-    """What a DELETE does to the object."""
-
-    NOTHING = "already on its way out"
-    MARK = "stays, marked"
-    REMOVE = "is removed"
-
-
 def check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> None:
     """ConflictError when uid or resourceVersion differ."""
     metadata = obj["metadata"]
@@ -47,21 +37,19 @@ def check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> None
             raise refusals.conflict(kind.resource, metadata["name"], why)
 
 
-def decide(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> Outcome:
-    """What becomes of the object (a private copy), whose metadata is brought up to date in place."""
+def ends(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> bool:
+    """Whether a DELETE removes the object (a private copy) at once; else its metadata is marked in place."""
     metadata = obj["metadata"]
     graceful = False
     if kind.resource.kind == "Pod" and not kind.custom:
         if _pending(obj, options):
-            return Outcome.NOTHING
+            return False
         graceful = _set_grace(obj, options, now)
     _set_propagation(metadata, options.propagation_policy)
     if metadata.get("finalizers"):
         _mark(metadata, now, metadata.get("deletionGracePeriodSeconds", 0))
-        return Outcome.MARK
-    if graceful and metadata["deletionGracePeriodSeconds"] > 0:
-        return Outcome.MARK
-    return Outcome.REMOVE
+        return False
+    return not (graceful and metadata["deletionGracePeriodSeconds"] > 0)
 
 
 def is_over(obj: Object) -> bool:

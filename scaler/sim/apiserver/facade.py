@@ -84,7 +84,9 @@ class _Facade:
         try:
             return await self._answer(request)
         except KubeError as error:
-            return _refusal(error)
+            status = _status(error)
+            retry = {} if error.retry_after is None else {"Retry-After": str(int(error.retry_after))}
+            return _json(status, status["code"], retry)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.strip("/")
@@ -277,16 +279,9 @@ def _object(body: Any) -> Object:
     return body
 
 
-def _json(body: Object, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
-
-
-def _refusal(error: KubeError) -> web.Response:
-    status = _status(error)
-    response = _json(status, status["code"])
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = str(int(error.retry_after))
-    return response
+def _json(body: Object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    encoded = msgspec.json.encode(body)
+    return web.Response(body=encoded, status=status, content_type="application/json", headers=headers)
 
 
 def _status(error: KubeError) -> Object:

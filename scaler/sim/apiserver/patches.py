@@ -223,8 +223,8 @@ Schema = dict[str, Any]
 Path = tuple[str, ...]
 
 
-class Claims:
-    """Who applied what last."""
+class FieldManagers:
+    """What each manager applied last, of each object."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[str, str], Object]] = {}
@@ -236,8 +236,8 @@ class Claims:
     def forget(self, obj: Object) -> None:
         self._known.pop(obj["metadata"]["uid"], None)
 
-    def claimed(self, obj: Object, subresource: str, manager: str, body: Object) -> Object:
-        """The object with this claim noted, in `managedFields` too where it is no subresource."""
+    def noted(self, obj: Object, subresource: str, manager: str, body: Object) -> Object:
+        """The object with this noted, in `managedFields` too where it is no subresource."""
         self.of(obj)[subresource, manager] = body
         if not subresource:
             entries = [_entry(who, known) for (part, who), known in sorted(self.of(obj).items()) if not part]

@@ -1,6 +1,7 @@
-"""Lists and watches: a consistent page of records at one version, and the changes of one resource after a version.
+"""Lists and watches, with the selectors of both as kubectl writes them.
 
-A watch reads the history of the store at its own pace; one that falls behind what is kept has expired.
+A list is a consistent page of records at one version. A watch reads the history of the store at its own pace; one that
+falls behind what is kept has expired.
 """
 
 from __future__ import annotations
@@ -8,17 +9,93 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
-from scaler.kube.api import EventType
+from scaler.kube.api import EventType, Object
 from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import refusals
-from scaler.sim.apiserver.kinds import Kind
-from scaler.sim.apiserver.selectors import Predicate, everything, field_predicate, label_predicate
+from scaler.sim.apiserver.kinds import Kind, at
 from scaler.sim.apiserver.store import Change, Key, Record, Store, Table
+
+Predicate = Callable[[Object], bool]
+_LabelTest = Callable[[Mapping[str, str]], bool]
+
+_SET = re.compile(r"^(\S+)\s+(in|notin)\s+\((.*)\)$", re.DOTALL)
+_EQUALITY = re.compile(r"^([^=!\s]+)\s*(==|=|!=)\s*(\S*)$")
+_EXISTS = re.compile(r"^(!?)\s*([^=!\s,()]+)$")
+_SPLIT = re.compile(r",(?![^(]*\))")
+
+_POD_FIELDS = (
+    "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName status.phase status.podIP "
+    "status.nominatedNodeName"
+)
+_EVENT_FIELDS = (
+    "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid involvedObject.apiVersion "
+    "involvedObject.resourceVersion reason source type reportingComponent"
+)
+_FIELDS_OF = {
+    "Pod": _POD_FIELDS.split(),
+    "Event": _EVENT_FIELDS.split(),
+    "Node": ["spec.unschedulable"],
+    "Namespace": ["status.phase"],
+    "Secret": ["type"],
+}
+
+
+@lru_cache(maxsize=1024)
+def label_predicate(selector: str) -> Predicate:
+    """Whether an object's labels match; BadRequestError when the selector cannot be read."""
+    tests = [_label_test(part.strip(), selector) for part in _SPLIT.split(selector)] if selector.strip() else []
+
+    def matches(obj: Object) -> bool:
+        labels = obj["metadata"].get("labels") or {}
+        return all(test(labels) for test in tests)
+
+    return matches
+
+
+def _label_test(part: str, selector: str) -> _LabelTest:
+    if found := _EXISTS.match(part):
+        wanted, key = not found[1], found[2]
+        return lambda labels: (key in labels) is wanted
+    if found := _SET.match(part):
+        values, inside = frozenset(value.strip() for value in found[3].split(",")), found[2] == "in"
+    elif found := _EQUALITY.match(part):
+        values, inside = frozenset({found[3]}), found[2] != "!="
+    else:
+        raise refusals.bad_request(f"unable to parse requirement: couldn't parse the selector string {selector!r}")
+    name = found[1]
+    return lambda labels: (labels.get(name) in values) is inside
+
+
+@lru_cache(maxsize=1024)
+def field_predicate(selector: str, kind: str) -> Predicate:
+    """Whether an object's fields match; BadRequestError for a field that the kind does not offer."""
+    tests = [_field_test(part.strip(), selector, kind) for part in selector.split(",")] if selector.strip() else []
+    return lambda obj: all(test(obj) for test in tests)
+
+
+def _field_test(part: str, selector: str, kind: str) -> Predicate:
+    found = _EQUALITY.match(part)
+    if not found:
+        raise refusals.bad_request(f"invalid selector: {selector!r}; can't understand {part!r}")
+    field, wanted, equal = found[1], found[3], found[2] != "!="
+    if field not in ("metadata.name", "metadata.namespace") and field not in _FIELDS_OF.get(kind, ()):
+        raise refusals.bad_request(f"field label not supported: {field}")
+    path = field.split(".") if field != "source" else ["source", "component"]
+    return lambda obj: (_text_at(obj, path) == wanted) is equal
+
+
+def _text_at(obj: Object, path: list[str]) -> str:
+    value = at(obj, path)
+    if value is None:
+        return "false" if path[-1] == "unschedulable" else ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +125,6 @@ def selection(kind: Kind, query: Query) -> Predicate:
     """Both selectors as one predicate on objects; BadRequestError when one cannot be read."""
     labels = label_predicate(query.label_selector)
     fields = field_predicate(query.field_selector, "" if kind.custom else kind.resource.kind)
-    if fields is everything:
-        return labels
-    if labels is everything:
-        return fields
     return lambda obj: labels(obj) and fields(obj)
 
 

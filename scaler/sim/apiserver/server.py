@@ -1,13 +1,15 @@
 """The simulated API server: every verb, synchronously, on the versioned store. No asyncio, no latency, no faults.
 
 What a client sees of it (time, faults, watches) is in client.py; what is particular about a kind in strategies.py.
+Admission: hooks see requests for the object itself only, not for its status, and on a create neither the uid nor a
+generated name.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
@@ -17,10 +19,9 @@ from scaler.clock import Clock, rfc3339
 from scaler.kube.api import NAMESPACES, OWN, PODS, Apply, Object, PatchType, Resource
 from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import deletion, pods, reading, refusals, scale, schema, strategies
-from scaler.sim.apiserver.admission import Hook, Review, admit
-from scaler.sim.apiserver.deletion import DeleteOptions, Outcome
+from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.apiserver.kinds import BINDINGS, Catalog, Kind
-from scaler.sim.apiserver.patches import Claims, applied, json_patch, merge_patch, strategic_merge
+from scaler.sim.apiserver.patches import FieldManagers, applied, json_patch, merge_patch, strategic_merge
 from scaler.sim.apiserver.reading import Query, RecordPage
 from scaler.sim.apiserver.scale import SCALE
 from scaler.sim.apiserver.store import Key, Record, Store
@@ -28,6 +29,23 @@ from scaler.sim.apiserver.store import Key, Record, Store
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _FIRST_CLUSTER_IP = int(ipaddress.IPv4Address("10.96.0.1"))
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hook is asked about. `object` is the hook's own copy; `old` (None on a create) must not be changed."""
+
+    operation: Literal["CREATE", "UPDATE"]
+    resource: Resource
+    namespace: str
+    """"" for cluster-scoped objects."""
+    namespace_labels: Mapping[str, str]
+    object: Object
+    old: Object | None = None
+
+
+Hook = Callable[[Review], Object]
+"""A webhook or a policy, a pure function. Gives the object as it shall be, the same one or a changed one; raises
+StatusError to refuse the request."""
 
 
 class ApiServer:
@@ -45,7 +63,7 @@ class ApiServer:
         self.catalog = Catalog()
         self._random = random.Random(f"objects-{seed}")  # noqa: S311 - for uids, not for secrets
         self._cluster_ips = 0
-        self._claims = Claims()
+        self._managers = FieldManagers()
         self._strict_namespaces = strict_namespaces
         self._dry_run = False
         """Whether nothing of this request is to be stored."""
@@ -138,10 +156,10 @@ class ApiServer:
                 raise refusals.not_found(kind.resource, key[1])
             named = {**(body.get("metadata") or {}), "name": key[1]}
             record = self.create(kind.resource, key[0] or None, {**body, "metadata": named})
-        elif not apply.force and (found := self._claims.conflicts(record.object, subresource, manager, body)):
+        elif not apply.force and (found := self._managers.conflicts(record.object, subresource, manager, body)):
             raise refusals.apply_conflict(found, kind.resource)
         elif kind.custom:
-            before = self._claims.of(record.object).get((subresource, manager), {})
+            before = self._managers.of(record.object).get((subresource, manager), {})
             obj = self._accept(kind, applied(record.copy(), before, body, kind.schema or {}))
             record = self._update(kind, key, record, obj, subresource)
         else:
@@ -149,7 +167,7 @@ class ApiServer:
             record = self._update(kind, key, record, obj, subresource)
         if self._dry_run:
             return record
-        said = self._claims.claimed(record.copy(), subresource, manager, body)
+        said = self._managers.noted(record.copy(), subresource, manager, body)
         return record if said == record.object else self._put(kind, key, said)
 
     def delete(self, resource: Resource, namespace: str | None, name: str, options: DeleteOptions) -> Record:
@@ -158,12 +176,10 @@ class ApiServer:
         record = self._record(kind, key)
         deletion.check_preconditions(kind, record.object, options)
         obj = record.copy()
-        outcome = deletion.decide(kind, obj, options, self.clock.now())
-        if outcome is Outcome.NOTHING:
-            return record
+        ends = deletion.ends(kind, obj, options, self.clock.now())
         if obj != record.object:
             record = self._put(kind, key, obj)
-        return self._remove(kind, key) if outcome is Outcome.REMOVE else record
+        return self._remove(kind, key) if ends else record
 
     # Where things are.
 
@@ -189,7 +205,7 @@ class ApiServer:
     def _remove(self, kind: Kind, key: Key) -> Record:
         """The end of an object, and of what cannot be without it."""
         record = self.store.delete(kind.resource, key, self.clock.now())
-        self._claims.forget(record.object)
+        self._managers.forget(record.object)
         if kind.resource.kind == "CustomResourceDefinition":
             self._empty(self.catalog.definitions[key[1]], "")
             self.catalog.undefine(key[1])
@@ -203,7 +219,7 @@ class ApiServer:
         for key in tuple(self.store.table(kind.resource).keys):
             if namespace in ("", key[0]):
                 record = self.store.delete(kind.resource, key, self.clock.now())
-                self._claims.forget(record.object)
+                self._managers.forget(record.object)
 
     # What goes in.
 
@@ -237,11 +253,13 @@ class ApiServer:
             return obj
         record = self.store.table(NAMESPACES).records.get(("", namespace or ""))
         labels = (record.object["metadata"].get("labels") or {}) if record else {}
-        review = Review(
-            operation=operation, resource=kind.resource, namespace=namespace or "", namespace_labels=labels,
-            object=obj, old=old,
-        )  # fmt: skip
-        return self._accept(kind, _private(admit(self._admission, review)))
+        for hook in self._admission:
+            review = Review(
+                operation=operation, resource=kind.resource, namespace=namespace or "", namespace_labels=labels,
+                object=obj, old=old,
+            )  # fmt: skip
+            obj = hook(review)
+        return self._accept(kind, _private(obj))
 
     def _start_metadata(self, kind: Kind, namespace: str | None, obj: Object) -> None:
         sent = obj["metadata"]

@@ -11,16 +11,19 @@ import math
 from collections.abc import Sequence
 
 import msgspec
+from pydantic import Field
+
+from scaler.sim.stories.fields import Model, Seconds
 
 
-class Policy(msgspec.Struct, frozen=True):
-    """Windows are seconds."""
+class Policy(Model):
+    """Which numbers of replicas it may write, and how fast."""
 
-    least: int
-    most: int
-    tolerance: float = 0.1
-    up: float = 0.0
-    down: float = 300.0
+    least: int = Field(1, ge=0, le=1_000_000, description="minReplicas")
+    most: int = Field(ge=1, le=1_000_000, description="maxReplicas")
+    tolerance: float = Field(0.1, ge=0, le=1, description="What is off by less is right.")
+    up: Seconds = Field(0.0, description="stabilizationWindowSeconds of scaling up.")
+    down: Seconds = Field(300.0, description="stabilizationWindowSeconds of scaling down.")
 
 
 class Scale(msgspec.Struct, frozen=True):

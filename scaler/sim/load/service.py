@@ -105,7 +105,7 @@ class LoadedService:
             int(objects.spec(target).get("replicas", default)), int(objects.status(target).get("replicas") or 0)
         )
         metrics = [(measured(samples[-1], metric), metric.average) for metric in scaler.metrics]
-        wanted, past = desired(scaler.policy, scale, metrics, past, self._recorder.elapsed)
+        wanted, past = desired(scaler, scale, metrics, past, self._recorder.elapsed)
         if wanted != scale.specified:
             name, merge = objects.name(target), {"spec": {"replicas": wanted}}
             await self._api.patch(resource, self._load.namespace, name, merge, patch_type=PatchType.MERGE)

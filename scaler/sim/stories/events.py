@@ -21,7 +21,7 @@ from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node
 from scaler.sim.actors.placement import natural
 from scaler.sim.stories import scenario
-from scaler.sim.stories.instances import claim_of
+from scaler.sim.stories.instances import instance_of
 from scaler.sim.stories.manifests import KINDS, apply, delete, read_manifests
 
 _FATES = {
@@ -113,19 +113,16 @@ class Happenings:
             await report(self._api, self._clock, name, healthy=event.becomes == "healthy")
 
     async def _named(self, event: scenario.OnNodes) -> list[str]:
-        return event.names or (await self._nodes_of(event.of_job))[: event.at_most]
-
-    async def _nodes_of(self, of_job: str) -> list[str]:
-        """The nodes that the pods of `namespace/job`, or of an instance of another kind, are bound to."""
-        if not of_job:
-            return []
-        namespace, _, job = of_job.rpartition("/")
+        """By name, or those that the pods of `namespace/job`, or of an instance of another kind, are bound to."""
+        if event.names or not event.of_job:
+            return event.names
+        namespace, _, job = event.of_job.rpartition("/")
         pods = (await self._api.list(PODS, namespace or "default")).items
         members = [pod for pod in pods if job in _called(pod)]
         names = {objects.node_of(pod) for pod in members if objects.node_of(pod)}
         if not names:
-            raise EventError(f"{of_job} runs on no node")
-        return sorted(names, key=natural)
+            raise EventError(f"{event.of_job} runs on no node")
+        return sorted(names, key=natural)[: event.at_most]
 
     async def _apply(self, path: Path) -> None:
         self._announce(f"kubectl apply -f {path.name}")
@@ -197,7 +194,7 @@ class Happenings:
 def _called(pod: Object) -> tuple[str, ...]:
     """The pod's owner, its instance, and its Deployment if it has one."""
     owner = str(objects.controller(pod).get("name", ""))
-    return owner, claim_of(pod, {}).instance, owner.rpartition("-")[0]
+    return owner, instance_of(pod, {})[0], owner.rpartition("-")[0]
 
 
 def _text(rule: scenario.RuleEvent, old: str) -> str:

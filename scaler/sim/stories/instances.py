@@ -15,8 +15,8 @@ import msgspec
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.sim.actors import objects
-from scaler.sim.actors.infer_operator import INDEX, MANAGED, ROLE, SERVICE
 from scaler.sim.actors.leader_worker_sets import GROUP_INDEX, NAME, SIZE
+from scaler.sim.actors.operators import INDEX, MANAGED, ROLE, SERVICE
 from scaler.sim.actors.placement import natural
 from scaler.sim.actors.storm_services import POD_SET
 from scaler.sim.stories.loads import UNGOVERNED
@@ -105,24 +105,22 @@ def _of_pods(pods: Iterable[Object], sizes: Mapping[str, int]) -> dict[str, list
     found: dict[str, dict[str, _Instance]] = defaultdict(dict)
     for pod in pods:
         if service := service_of(pod):
-            claim = claim_of(pod, sizes)
+            name, size = instance_of(pod, sizes)
             group = objects.labels_of(pod).get(GROUP_LABEL, "")
-            found[service].setdefault(claim.instance, _Instance(claim.instance, group, claim.size)).pods.append(pod)
+            found[service].setdefault(name, _Instance(name, group, size)).pods.append(pod)
     return {service: list(instances.values()) for service, instances in found.items()}
 
 
 def _view(instance: _Instance, ready: set[str]) -> InstanceView:
     pods = instance.pods
-    seats = tuple(sorted({objects.node_of(pod) for pod in pods if objects.node_of(pod)}, key=natural))
+    nodes = tuple(sorted({objects.node_of(pod) for pod in pods if objects.node_of(pod)}, key=natural))
     live = [pod for pod in pods if not objects.terminating(pod) and not objects.gated(pod)]
     condition = _condition(live, instance.size, ready, len(pods))
+    holding = [pod for pod in pods if objects.node_of(pod) and not objects.ended(pod)]
+    requests = [pair for pod in holding for pair in objects.requests(pod).items()]
+    npus = sum(int(amount) for name, amount in requests if "/" in name)
     fit = condition is Condition.RUNNING and all(objects.ready(pod) for pod in live)
-    return InstanceView(instance.name, instance.group, condition, seats, fit, sum(map(_npus, pods)))
-
-
-def _npus(pod: Object) -> int:
-    held = bool(objects.node_of(pod)) and not objects.ended(pod)
-    return sum(int(amount) for name, amount in objects.requests(pod).items() if "/" in name) if held else 0
+    return InstanceView(instance.name, instance.group, condition, nodes, fit, npus)
 
 
 def labelled(pod: Object, ungoverned: Mapping[str, str]) -> Object:
@@ -157,30 +155,21 @@ _INSTANCE = "mind-cluster/instance"
 _INSTANCE_SIZE = "mind-cluster/instance-size"
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """The name of a pod's instance, and how many pods that has."""
+def instance_of(pod: Object, sizes: Mapping[str, int]) -> tuple[str, int]:
+    """The name of a pod's instance, and how many pods that has; by itself a pod is an instance of its own.
 
-    instance: str
-    size: int = 1
-
-
-def claim_of(pod: Object, sizes: Mapping[str, int]) -> Claim:
-    """A pod that nobody says more of is an instance of its own. `sizes`: owner uid -> its pods."""
-    annotations = objects.annotations_of(pod)
-    made = _by_maker(pod, sizes)
-    return Claim(annotations.get(_INSTANCE, made.instance), _number(annotations.get(_INSTANCE_SIZE), made.size))
-
-
-def _by_maker(pod: Object, sizes: Mapping[str, int]) -> Claim:
+    `sizes`: owner uid -> its pods.
+    """
     labels, annotations = objects.labels_of(pod), objects.annotations_of(pod)
+    name, size = objects.name(pod), 1
     if NAME in labels and GROUP_INDEX in labels:
-        return Claim(f"{labels[NAME]}-{labels[GROUP_INDEX]}", _number(annotations.get(SIZE), 1))
-    if POD_SET in labels:
-        return Claim(labels[POD_SET], _number(_variable(pod, "POD_GROUP_SIZE"), 1))
-    if MANAGED in labels:
-        whole = f"{labels.get(SERVICE)}-{labels.get(ROLE)}-{labels.get(INDEX)}"
-        return Claim(whole, sizes.get(objects.owner_uid(pod), 1))
-    return Claim(objects.name(pod))
+        name, size = f"{labels[NAME]}-{labels[GROUP_INDEX]}", _number(annotations.get(SIZE), 1)
+    elif POD_SET in labels:
+        name, size = labels[POD_SET], _number(_variable(pod, "POD_GROUP_SIZE"), 1)
+    elif MANAGED in labels:
+        name = f"{labels.get(SERVICE)}-{labels.get(ROLE)}-{labels.get(INDEX)}"
+        size = sizes.get(objects.owner_uid(pod), 1)
+    return annotations.get(_INSTANCE, name), _number(annotations.get(_INSTANCE_SIZE), size)
 
 
 def _variable(pod: Object, name: str) -> str | None:

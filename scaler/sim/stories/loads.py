@@ -88,29 +88,20 @@ class Metric(Model):
         return self
 
 
-class Autoscaler(Model):
+class Autoscaler(Policy):
     """A HorizontalPodAutoscaler: several metrics mean the largest demand."""
 
     scales: Literal["service", "prefill", "decode"] = Field(
         "service", description="The ElasticService; without a rule, the Deployment of prefill or of decode."
     )
     metrics: list[Metric] = Field(min_length=1)
-    least: int = Field(1, ge=0, le=1_000_000, description="minReplicas")
-    most: int = Field(ge=1, le=1_000_000, description="maxReplicas")
     period: Seconds = Field(15.0, ge=1, description="Between two looks.")
-    tolerance: float = Field(0.1, ge=0, le=1, description="What is off by less is right.")
-    up: Seconds = Field(0.0, description="stabilizationWindowSeconds of scaling up.")
-    down: Seconds = Field(300.0, description="stabilizationWindowSeconds of scaling down.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Autoscaler:
         if self.least > self.most:
             raise ValueError(f"least ({self.least}) is more than most ({self.most})")
         return self
-
-    @property
-    def policy(self) -> Policy:
-        return Policy(self.least, self.most, self.tolerance, self.up, self.down)
 
 
 class Load(Model):

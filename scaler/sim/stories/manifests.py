@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -30,7 +29,6 @@ KINDS: dict[str, Resource] = {
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The same language either way; the one in C is ten times as fast and not in every build."""
 
-_AS_IT_IS: Mapping[str, str] = MappingProxyType({})
 SHORT_FILES: list[Callable[[Path, str], Sequence[Object]]] = []
 """What makes objects of a file and its text with `app_name`, a short file of `scaler deploy`; raises ManifestError.
 There is none where scaler.tools.simulation is not loaded."""
@@ -48,12 +46,12 @@ def files_of(path: Path) -> list[Path]:
     return [path]
 
 
-def read_manifests(path: Path, replace: Mapping[str, str] = _AS_IT_IS) -> list[Object]:
+def read_manifests(path: Path, replace: Mapping[str, str] | None = None) -> list[Object]:
     """Every object in a file or folder, in order, without nulls and status. Raises ManifestError.
 
     `replace`: texts to replace in the files before they are read as YAML.
     """
-    return [obj for file in files_of(path) for obj in _read_file(file, replace)]
+    return [obj for file in files_of(path) for obj in _read_file(file, replace or {})]
 
 
 def _read_file(path: Path, replace: Mapping[str, str]) -> Iterable[Object]:
@@ -89,16 +87,12 @@ def _is_object(document: Any) -> bool:
 
 def copied(objs: Iterable[Object], namespace: str) -> list[Object]:
     """The same objects in another namespace; what belongs to none is the same for all copies."""
-    return [_moved(obj, namespace) for obj in objs]
-
-
-def _moved(obj: Object, namespace: str) -> Object:
-    if obj["kind"] == kube.NAMESPACES.kind:
-        return {**obj, "metadata": {**obj["metadata"], "name": namespace}}
-    resource = KINDS.get(obj["kind"])
-    if resource is None or not resource.namespaced:
-        return obj
-    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+    moved = []
+    for obj in objs:
+        resource = KINDS.get(obj["kind"])
+        field = "name" if resource == kube.NAMESPACES else "namespace" if resource and resource.namespaced else ""
+        moved.append({**obj, "metadata": {**obj["metadata"], field: namespace}} if field else obj)
+    return moved
 
 
 async def apply(api: KubeApi, obj: Object) -> bool:

@@ -20,8 +20,8 @@ from scaler.report.reporter import PASSING, PATIENCE
 from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import StandIn
-from scaler.sim.stories.instances import census, claim_of, labelled, service_of
-from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline, counts_text
+from scaler.sim.stories.instances import census, instance_of, labelled, service_of
+from scaler.sim.stories.timeline import Moment, MomentKind, Timeline, counts_text
 
 _MAX_FAILURES = 20
 
@@ -122,7 +122,7 @@ class Recorder(StandIn):
             if service:
                 bound = bool(objects.node_of(pod))
                 seen[uid] = _Seen(
-                    service, owner if owner in services else claim_of(pod, {}).instance, bound,
+                    service, owner if owner in services else instance_of(pod, {})[0], bound,
                     not bound and not objects.gated(pod) and not objects.ended(pod), objects.terminating(pod),
                 )  # fmt: skip
         self._owned = seen
@@ -132,18 +132,15 @@ class Recorder(StandIn):
         """Take in what one pass of the controller decided, and check what must always hold."""
         self._timeline.passes += 1
         self._take_census()  # so that what is told is told beside what is there
-        self._check(world, decision)
+        for violation in violations(world, decision):
+            self._failures += 1
+            if self._failures <= _MAX_FAILURES:
+                self.say(MomentKind.FAILURE, f"invariant broken: {violation}")
         for service, plan in zip(world.services, decision.plans, strict=True):
             if plan.key.rule and not service.assumed and self._plans.get(plan.key) is not plan:
                 self._plans[plan.key] = plan
                 self._tell_rule(str(plan.key), service.rule)
                 self._tell(plan, dict(service.rule.smallest.counts) if service.rule else {})
-
-    def _check(self, world: World, decision: Decision) -> None:
-        for violation in violations(world, decision):
-            self._failures += 1
-            if self._failures <= _MAX_FAILURES:
-                self.say(MomentKind.FAILURE, f"invariant broken: {violation}")
 
     def _tell(self, plan: Plan, smallest: dict[str, int]) -> None:
         service = str(plan.key)
@@ -153,18 +150,15 @@ class Recorder(StandIn):
             before, at=self.elapsed, target=plan.target, complete=plan.complete, smallest=smallest, reasons=reasons
         )
         self._timeline.add(service, after)
-        self._tell_target(service, before, after)
+        if before.target != after.target:
+            self.say(MomentKind.TARGET, f"target {counts_text(after.target)}", service)
+        if after.complete and not before.complete:
+            self.say(MomentKind.TARGET, f"complete at {counts_text(after.target)}", service)
         for verdict in plan.verdicts:
             if before.reasons.get(verdict.name) != verdict.reason:
                 text = f"{verdict.reason}: {explain.words(verdict, plan)}"
                 self.say(MomentKind.INSTANCE, text, service, verdict.name)
         self._tell_notes(service, plan)
-
-    def _tell_target(self, service: str, before: Sample, after: Sample) -> None:
-        if before.target != after.target:
-            self.say(MomentKind.TARGET, f"target {counts_text(after.target)}", service)
-        if after.complete and not before.complete:
-            self.say(MomentKind.TARGET, f"complete at {counts_text(after.target)}", service)
 
     def _tell_notes(self, service: str, plan: Plan) -> None:
         notes = tuple(dict.fromkeys(f"{note.warning}: {note.message}" for note in plan.notes))

@@ -103,13 +103,19 @@ class World:
 
     async def begin(self) -> None:
         """Nodes, controller, manifests, in this order. What is refused is said as a failure."""
-        await self._furnish()
-        await self._steer(ControllerEvent.START)
+        for spec in node_specs(self._scenario.nodes).values():
+            await add_node(self._api, spec)
+        with contextlib.suppress(AlreadyExistsError):
+            await self._api.create(QUEUES, None, _DEFAULT_QUEUE)
+        await self._start()
         for path in self._scenario.manifests:
             await self._apply([path])
         for at, copies, namespace in self._arrivals():
             if not at:
-                await self._arrive(copies, namespace)
+                await self._apply(copies.manifests, namespace, copies.replace)
+
+    async def _start(self) -> None:
+        await self._steer(ControllerEvent.START)
 
     def _actors(self) -> Sequence[Actor]:
         timing = self._scenario.timing
@@ -138,18 +144,9 @@ class World:
             *([AscendOperator(making, clock, cursed=curses)] if self._scenario.ascend_operator else []),
         ]
 
-    async def _furnish(self) -> None:
-        for spec in node_specs(self._scenario.nodes).values():
-            await add_node(self._api, spec)
-        with contextlib.suppress(AlreadyExistsError):
-            await self._api.create(QUEUES, None, _DEFAULT_QUEUE)
-
     def _arrivals(self) -> list[tuple[float, Copies, str]]:
         """(time, whose copy, namespace) of every copy."""
         return [(at, copies, namespace) for copies in self._scenario.copies for at, namespace in copies.arrivals()]
-
-    async def _arrive(self, copies: Copies, namespace: str) -> None:
-        await self._apply(copies.manifests, namespace, copies.replace)
 
     async def _leave(self, copies: Copies, namespace: str) -> None:
         """The copy is deleted, all but what is the same for all of them."""
@@ -164,7 +161,7 @@ class World:
         words = namespace or f"-f {paths[0].name}"
         self._recorder.say(MomentKind.EVENT, f"kubectl apply {words}")
         try:
-            objs = [obj for path in paths for obj in read_manifests(path, replace or {})]
+            objs = [obj for path in paths for obj in read_manifests(path, replace)]
             skipped = await self._happenings.apply_all(copied(objs, namespace) if namespace else objs)
         except (ManifestError, KubeError) as error:
             self._recorder.say(MomentKind.FAILURE, f"kubectl apply {words} failed: {error}")
@@ -177,7 +174,7 @@ class World:
         happening = [(event.at, partial(self._perform, event)) for event in self._scenario.events]
         for at, copies, namespace in self._arrivals():
             if at:
-                happening.append((at, partial(self._arrive, copies, namespace)))
+                happening.append((at, partial(self._apply, copies.manifests, namespace, copies.replace)))
             if copies.lasting is not None and at + copies.lasting <= self._scenario.until:
                 happening.append((at + copies.lasting, partial(self._leave, copies, namespace)))
         for at, happen in sorted(happening, key=lambda pair: pair[0]):

@@ -1,19 +1,23 @@
-"""A stand-in for MindCluster's Infer Operator: one StatefulSet or Deployment per instance of a role.
+"""Stand-ins for MindCluster's Infer Operator and for OME, which make workloads whose pods others make.
 
-InferServiceSet -> InferService -> InstanceSet (one per role) -> workloads `<service>-<role>-<index>`, which are made
-and deleted, but never changed. Not modelled: priorities, autoscaling, services, and workloads that are rebuilt whole.
-Must not: make pods itself, or know of rules.
+Infer Operator: InferServiceSet -> InferService -> InstanceSet (one per role) -> a StatefulSet or Deployment
+`<service>-<role>-<index>` per instance, made and deleted, but never changed. OME: the Deployments and LeaderWorkerSets
+of InferenceServices, named `<service>-engine` and `<service>-decoder` (with `lws-` before a LeaderWorkerSet), with the
+component's labels and annotations, rolled without a gap (maxSurge 1) unless the component says otherwise.
+Not modelled: priorities, services, workloads that are rebuilt whole, runtimes and models, routers, and autoscaling:
+replicas follow minReplicas. Must not: make pods, or know of rules, gates or instances.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import Any
 
-from scaler.kube.api import DEPLOYMENTS, POD_GROUPS, STATEFUL_SETS, KubeApi, Object, Resource
+from scaler.kube.api import DEPLOYMENTS, LEADER_WORKER_SETS, POD_GROUPS, STATEFUL_SETS, KubeApi, Object, Resource
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.controller import Controller
-from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS
+from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFER_SERVICES, INFERENCE_SERVICES, INSTANCE_SETS
 
 _PREFIX = "infer.huawei.com/"
 SET_NAME = _PREFIX + "inferserviceset-name"
@@ -107,3 +111,68 @@ def _workload(instance_set: Object, resource: Resource, index: int) -> Object:
         resource, name, instance_set, INSTANCE_SETS, annotations=objects.annotations_of(instance_set), spec=spec,
         labels={**labels, **marks, **({_FAULTS: given[_FAULTS]} if _FAULTS in given else {})},
     )  # fmt: skip
+
+
+_SERVICE = "ome.io/inferenceservice"
+_NO_POD_SPEC = frozenset(
+    {"minReplicas", "maxReplicas", "deploymentStrategy", "labels", "annotations", "runner", "leader", "worker", "size"}
+)
+_ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+
+
+class Ome(Controller):
+    """Follows all InferenceServices."""
+
+    def __init__(self, api: KubeApi) -> None:
+        super().__init__(api, INFERENCE_SERVICES, DEPLOYMENTS, LEADER_WORKER_SETS)
+        self._made: dict[str, Object] = {}
+        """Of each child by uid of its service and name: what was last written."""
+
+    async def reconcile(self) -> None:
+        for service in self.living(INFERENCE_SERVICES):
+            for component in ("engine", "decoder"):
+                if component in objects.spec(service):
+                    await self._keep(service, component)
+
+    async def _keep(self, service: Object, component: str) -> None:
+        resource, wanted = child(service, component)
+        key = f"{objects.uid(service)}/{objects.name(wanted)}"
+        present = await self.ensure(resource, wanted)
+        if present is not None and self._made.get(key) != wanted:
+            await self.patch(resource, present, {"spec": wanted["spec"]})
+        self._made[key] = wanted
+
+
+def child(service: Object, component: str) -> tuple[Resource, Object]:
+    """What OME makes of one component."""
+    spec = objects.spec(service)[component]
+    name = f"{objects.name(service)}-{component}"
+    labels = {_SERVICE: objects.name(service), "component": component, "app": name, **(spec.get("labels") or {})}
+    marks = {"labels": labels, "annotations": dict(spec.get("annotations") or {})}
+    if "leader" not in spec:
+        deployment = {
+            "replicas": spec["minReplicas"], "selector": {"matchLabels": {"app": name}},
+            "strategy": spec.get("deploymentStrategy") or _ROLLING,
+            "template": {"metadata": marks, "spec": _pod_spec(spec)},
+        }  # fmt: skip
+        return DEPLOYMENTS, making.body_of(DEPLOYMENTS, name, service, INFERENCE_SERVICES, **marks, spec=deployment)
+    group = {
+        "size": spec["worker"]["size"] + 1,
+        "restartPolicy": "RecreateGroupOnPodRestart",
+        "leaderTemplate": {"metadata": marks, "spec": _pod_spec(spec["leader"])},
+        "workerTemplate": {"metadata": marks, "spec": _pod_spec(spec["worker"])},
+    }
+    rolling = {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 1}}
+    whole = {
+        "replicas": spec["minReplicas"], "startupPolicy": "LeaderCreated", "rolloutStrategy": rolling,
+        "networkConfig": {"subdomainPolicy": "Shared"}, "leaderWorkerTemplate": group,
+    }  # fmt: skip
+    short = f"lws-{name}"[-50:]
+    body = making.body_of(LEADER_WORKER_SETS, short, service, INFERENCE_SERVICES, **marks, spec=whole)
+    return LEADER_WORKER_SETS, body
+
+
+def _pod_spec(component: Object) -> Object:
+    """The pod spec that stands inline, with the runner as its container."""
+    inline: dict[str, Any] = {key: value for key, value in component.items() if key not in _NO_POD_SPEC}
+    return {**copy.deepcopy(inline), "containers": [*inline.get("containers", ()), copy.deepcopy(component["runner"])]}

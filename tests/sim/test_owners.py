@@ -1,4 +1,4 @@
-"""Makers as a whole: they start when they are needed, and come to the right numbers over a bad connection."""
+"""Stand-ins that make pods: they start when they are needed, and come to the right numbers over a bad connection."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from scaler.kube.api import DEPLOYMENTS, PODS, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.controller import Mirror
 from scaler.sim.actors.leader_worker_sets import label_member
-from scaler.sim.actors.mirror import Mirror
 from scaler.sim.actors.owners import WhenUsed, owners
-from scaler.sim.actors.pod_groups import PodGroups
+from scaler.sim.actors.volcano import PodGroups
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.sim.stories.instances import Claim, claim_of
+from scaler.sim.stories.instances import instance_of
 from tests.faults import Fault, Faults, Rule
 from tests.sim.manifests import (
     deployment,
@@ -39,7 +39,7 @@ EVERYTHING = [
 ]
 
 
-def test_a_maker_that_nobody_needs_watches_no_pods() -> None:
+def test_an_owner_that_no_object_needs_watches_no_pods() -> None:
     async def main() -> None:
         stage = Stage()
         made: list[str] = []
@@ -93,21 +93,18 @@ def test_the_census_knows_instances_of_every_kind_by_their_pods() -> None:
         await stage.nodes("n0")
         stage.cluster.apply([volcano_job()])
         await stage.play(20, *owners(stage.cluster))
-        claims = {claim_of(pod, {}) for pod in stage.cluster.peek(PODS)}
-        by_pod = {claim for claim in claims if claim.size == 1}
-        assert Claim("vllm-0", 3) in claims
-        assert Claim("vllm-1", 3) in claims
-        assert Claim("qwen-0-prefill-1") in claims
-        assert sum(claim.instance.startswith("storm-") for claim in claims - by_pod) == 1
-        assert sum(claim.instance.startswith("web-") for claim in by_pod) == 3
+        found = {instance_of(pod, {}) for pod in stage.cluster.peek(PODS)}
+        assert {("vllm-0", 3), ("vllm-1", 3), ("qwen-0-prefill-1", 1)} <= found
+        assert sum(name.startswith("storm-") and size > 1 for name, size in found) == 1
+        assert sum(name.startswith("web-") and size == 1 for name, size in found) == 3
 
     run(main())
 
 
-def test_annotations_of_ours_override_what_the_maker_says() -> None:
+def test_annotations_of_ours_override_what_the_owner_says() -> None:
     annotations = {"mind-cluster/instance": "mine", "mind-cluster/instance-size": "4"}
     pod: Object = {"metadata": {"name": "p", "annotations": annotations}, "spec": {}}
-    assert claim_of(pod, {}) == Claim("mine", 4)
+    assert instance_of(pod, {}) == ("mine", 4)
 
 
 def test_a_mirror_tells_how_far_it_has_come() -> None:

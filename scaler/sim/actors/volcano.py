@@ -1,8 +1,11 @@
-"""A stand-in for Volcano's job controller: the PodGroup first, pods once it is Inqueue, and policies for misfortunes.
+"""Stand-ins for Volcano's controllers of Jobs and of PodGroups.
 
-Understood of policies: the events PodEvicted, PodFailed and `*` with the actions RestartJob, RestartTask, RestartPod,
-AbortJob and TerminateJob. Not modelled: commands, plugins, job dependencies, time-outs and exit codes.
-Must not: bind pods, write PodGroup phases, or know of rules.
+Jobs: the PodGroup first, pods once it is Inqueue, and policies for what happens to pods. Understood of policies: the
+events PodEvicted, PodFailed and `*` with the actions RestartJob, RestartTask, RestartPod, AbortJob and TerminateJob.
+Not modelled: commands, plugins, job dependencies, time-outs and exit codes.
+PodGroups: pods that name none get one per owner, and the annotation. So all pods of a ReplicaSet, a StatefulSet or a
+RoleSet share one, with minMember 1 unless the owner says otherwise; that of a ReplicaSet or StatefulSet is written anew
+with each new pod, as since Volcano 1.12.2. Must not: bind pods, look at nodes, write PodGroup phases, or know of rules.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections import defaultdict
 
 import msgspec
 
-from scaler.kube.api import POD_GROUPS, PODS, VOLCANO_JOBS, KubeApi, Object
+from scaler.kube.api import POD_GROUPS, PODS, REPLICA_SETS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi, Object, Resource
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.controller import Controller
 
@@ -26,10 +29,10 @@ _OVER = frozenset({"Aborted", "Terminated", "Completed", "Failed"})
 _ENDS = {"AbortJob": "Aborted", "TerminateJob": "Terminated", "CompleteJob": "Completed"}
 
 
-class Misfortune(msgspec.Struct, frozen=True):
-    """Something that a policy may answer: the event, and the pod that it befell."""
+class PodEvent(msgspec.Struct, frozen=True):
+    """What happened to a pod: `kind` as policies call it."""
 
-    event: str
+    kind: str
     task: str
     pod: str
 
@@ -40,45 +43,45 @@ class VolcanoJobs(Controller):
     def __init__(self, api: KubeApi) -> None:
         super().__init__(api, VOLCANO_JOBS, PODS, POD_GROUPS)
         self._alive: dict[str, Object] = {}
-        """Pod uid -> the pod as it was last seen alive; what is no longer alive befell it since."""
+        """Pod uid -> the pod as it was last seen alive."""
 
     async def reconcile(self) -> None:
-        befell = self._misfortunes()
+        events = self._events()
         for job in self.living(VOLCANO_JOBS):
-            await self._keep(job, self.mirror.owned(PODS, job), befell.get(objects.uid(job), []))
+            await self._keep(job, self.mirror.owned(PODS, job), events.get(objects.uid(job), []))
 
-    def _misfortunes(self) -> dict[str, list[Misfortune]]:
+    def _events(self) -> dict[str, list[PodEvent]]:
         """By job, what happened to pods of its present version since the last round."""
         of_jobs = [pod for pod in self.mirror.all(PODS) if objects.owner_kind(pod) == VOLCANO_JOBS.kind]
         present = {objects.uid(pod): pod for pod in of_jobs if JOB_NAME in objects.labels_of(pod)}
         versions = {objects.uid(job): _version(job) for job in self.mirror.all(VOLCANO_JOBS)}
-        befell: dict[str, list[Misfortune]] = defaultdict(list)
+        events: dict[str, list[PodEvent]] = defaultdict(list)
         for uid, before in self._alive.items():
             now, owner = present.get(uid), objects.owner_uid(before)
             failed = now is not None and objects.phase(now) == "Failed"
             gone = now is None or objects.terminating(now)
             if (failed or gone) and _note(before, JOB_VERSION) == versions.get(owner, ""):
-                event = "PodFailed" if failed else "PodEvicted"
-                befell[owner].append(Misfortune(event, _note(before, TASK), objects.name(before)))
+                kind = "PodFailed" if failed else "PodEvicted"
+                events[owner].append(PodEvent(kind, _note(before, TASK), objects.name(before)))
         self._alive = {uid: pod for uid, pod in present.items() if making.active(pod)}
-        return befell
+        return events
 
-    async def _keep(self, job: Object, pods: list[Object], befell: list[Misfortune]) -> None:
+    async def _keep(self, job: Object, pods: list[Object], events: list[PodEvent]) -> None:
         phase = phase_of(job)
         if phase in _OVER:
             return
         if phase == "Restarting":
             await self._restart(job, pods)
             return
-        for misfortune in befell:
-            action = action_for(job, misfortune)
+        for event in events:
+            action = action_for(job, event)
             if action in _ENDS or action.startswith("Restart"):
-                await self._kill(job, pods, action, misfortune)
+                await self._kill(job, pods, action, event)
                 return
         await self._sync(job, pods)
 
-    async def _kill(self, job: Object, pods: list[Object], action: str, why: Misfortune) -> None:
-        """Raises the version first, so that the deletions that follow are no misfortune."""
+    async def _kill(self, job: Object, pods: list[Object], action: str, why: PodEvent) -> None:
+        """Raises the version first, so that the deletions that follow are no events."""
         status = objects.status(job)
         ending = _ENDS.get(action)
         after: Object = {"state": {"phase": ending or "Restarting"}, "version": int(_version(job)) + 1}
@@ -100,7 +103,7 @@ class VolcanoJobs(Controller):
     async def _sync(self, job: Object, pods: list[Object]) -> None:
         group = self.mirror.get(POD_GROUPS, objects.namespace(job), group_name(job))
         if group is None:
-            await self.create(POD_GROUPS, _pod_group(job))
+            await self.create(POD_GROUPS, _group_of_job(job))
         elif objects.status(group).get("phase") not in (None, "", "Pending"):
             pods_of = [_pod(job, task, index) for task in tasks_of(job) for index in range(_size(task))]
             await self.have(PODS, job, pods_of)
@@ -121,11 +124,11 @@ def tasks_of(job: Object) -> list[Object]:
     return [{**task, "name": task.get("name") or f"default{index}"} for index, task in enumerate(tasks)]
 
 
-def action_for(job: Object, misfortune: Misfortune) -> str:
+def action_for(job: Object, event: PodEvent) -> str:
     """What the task's policies say, else the job's; SyncJob (make what is missing) where neither says anything."""
-    own = next((task for task in tasks_of(job) if task["name"] == misfortune.task), {})
+    own = next((task for task in tasks_of(job) if task["name"] == event.task), {})
     for policy in [*(own.get("policies") or []), *(objects.spec(job).get("policies") or [])]:
-        if {misfortune.event, "*"} & {policy.get("event"), *(policy.get("events") or [])}:
+        if {event.kind, "*"} & {policy.get("event"), *(policy.get("events") or [])}:
             return str(policy.get("action") or "SyncJob")
     return "SyncJob"
 
@@ -147,7 +150,7 @@ def _note(pod: Object, key: str) -> str:
     return objects.annotations_of(pod).get(key, "")
 
 
-def _pod_group(job: Object) -> Object:
+def _group_of_job(job: Object) -> Object:
     tasks, spec = tasks_of(job), objects.spec(job)
     parts = [task.get("template") or {} for task in tasks for _ in range(_size(task))]
     return making.pod_group(
@@ -197,3 +200,56 @@ def _next_phase(job: Object, counts: dict[str, int]) -> str:
     if total and ended == total:
         return "Completed" if counts["succeeded"] >= least(job) else "Failed"
     return "Running" if counts["running"] + ended >= least(job) else phase_of(job)
+
+
+_MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
+_QUEUE_OF_PODS = "scheduling.volcano.sh/queue-name"
+_INHERITED = "volcano.sh/"
+_WITH_REPLICAS: dict[str, Resource] = {resource.kind: resource for resource in (REPLICA_SETS, STATEFUL_SETS)}
+
+
+class PodGroups(Controller):
+    """Follows the pods that Volcano schedules."""
+
+    def __init__(self, api: KubeApi) -> None:
+        super().__init__(api, PODS, POD_GROUPS, REPLICA_SETS, STATEFUL_SETS)
+
+    async def reconcile(self) -> None:
+        for pod in self.mirror.all(PODS):
+            named = objects.GROUP_NAME in objects.annotations_of(pod)
+            if not named and objects.spec(pod).get("schedulerName") == "volcano":
+                await self._group(pod)
+        await self._drop_unused()
+
+    async def _group(self, pod: Object) -> None:
+        name = f"podgroup-{objects.owner_uid(pod) or objects.uid(pod)}"
+        resource = _WITH_REPLICAS.get(objects.owner_kind(pod))  # only of these the annotations are read
+        owners = self.mirror.all(resource) if resource is not None else []
+        owner = next((owner for owner in owners if objects.uid(owner) == objects.owner_uid(pod)), None)
+        body, found = _group_of_pod(pod, owner, name), self.mirror.get(POD_GROUPS, objects.namespace(pod), name)
+        if found is None:
+            await self.create(POD_GROUPS, body)
+        elif owner is not None and objects.spec(found) != body["spec"]:
+            await self.patch(POD_GROUPS, found, {"spec": body["spec"]})
+        await self.patch(PODS, pod, {"metadata": {"annotations": {objects.GROUP_NAME: name}}})
+
+    async def _drop_unused(self) -> None:
+        """The PodGroup of an owner that was scaled to nothing goes."""
+        owners = [owner for resource in _WITH_REPLICAS.values() for owner in self.mirror.all(resource)]
+        idle = {objects.uid(owner) for owner in owners if objects.spec(owner).get("replicas") == 0}
+        for group in self.mirror.all(POD_GROUPS):
+            if objects.owner_uid(group) in idle and objects.name(group) == f"podgroup-{objects.owner_uid(group)}":
+                await self.delete(POD_GROUPS, group)
+
+
+def _group_of_pod(pod: Object, owner: Object | None, name: str) -> Object:
+    inherited = objects.annotations_of(owner or {})
+    least = inherited.get(_MIN_MEMBER, "1")
+    body = making.pod_group(
+        name, pod, PODS, [pod], annotations={k: v for k, v in inherited.items() if k.startswith(_INHERITED)},
+        minMember=int(least) if least.isdecimal() else 1,
+        queue=objects.annotations_of(pod).get(_QUEUE_OF_PODS, "default"),
+        priorityClassName=objects.spec(pod).get("priorityClassName") or None,
+    )  # fmt: skip
+    body["metadata"]["ownerReferences"] = pod["metadata"].get("ownerReferences") or [making.reference(pod, PODS)]
+    return body

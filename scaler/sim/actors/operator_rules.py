@@ -1,0 +1,179 @@
+"""The rules of Ascend Operator: its gate for elastic scaling, its retries, and the status of its jobs. Values only.
+
+Written from the description of its behaviour and apart from scaler.rules and scaler.decide, so that it can contradict
+them. Its conditions follow the update rules of the library it uses, and cannot be trusted after the first fault.
+Must not be better than the original: its weaknesses are what the scaler is compared with.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from scaler.kube.api import Object
+from scaler.sim.actors import objects
+
+BASE_DELAY, LONGEST_DELAY = 0.005, 20.0
+RATE, BURST = 10.0, 100
+"""Retries per second of all jobs together, after so many at once."""
+
+Counts = Mapping[str, int]
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+class OperatorCrashError(Exception):
+    """The original dereferences nil here: its process ends, and ends again at the next start."""
+
+
+def may_create(document: str, running: Counts, group: str) -> bool:
+    """Whether the missing pods of one replica type may be created now.
+
+    Raises OperatorCrashError when the ratio that is to be reached does not name the job's group.
+    """
+    ratios = read_ratios(document)
+    for ratio in reversed(ratios):
+        if any(running.get(name, 0) < number for name, number in ratio.items()):
+            if group not in ratio:
+                raise OperatorCrashError(f"group {group!r} is not in the ratio that is to be reached")
+            return ratio[group] > running.get(group, 0)
+    return False
+
+
+def read_ratios(document: str) -> list[dict[str, int]]:
+    """Instances per group and ratio, as listed; empty for everything that the original refuses to read."""
+    try:
+        entries = [_entry(entry) for entry in json.loads(document)["elastic_scaling_list"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+    for larger, smaller in itertools.pairwise(entries):
+        for name, (number, servers) in smaller.items():
+            if name not in larger or number > larger[name][0] or servers > larger[name][1]:
+                return []
+    return [{name: number for name, (number, _) in entry.items()} for entry in entries]
+
+
+def _entry(entry: Any) -> dict[str, tuple[int, int]]:
+    """The last duplicate of a group wins."""
+    return {
+        group["group_name"]: (_number(group["group_num"]), _number(group["server_num_per_group"]))
+        for group in entry["group_list"]
+    }
+
+
+def _number(text: Any) -> int:
+    if not isinstance(text, str) or not _INTEGER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+class Retries:
+    """Delays before a job that was refused is looked at again: its own, doubling, and one share of a common rate."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, int] = {}
+        self._next_share = float("-inf")
+
+    def delay(self, job: str, now: float) -> float:
+        """Seconds to wait from `now`; every call counts as one more refusal."""
+        times = self._times.get(job, 0)
+        self._times[job] = times + 1
+        own = min(LONGEST_DELAY, BASE_DELAY * 2.0 ** min(times, 20))
+        share = max(self._next_share, now - (BURST - 1) / RATE)
+        self._next_share = share + 1 / RATE
+        return max(own, share - now)
+
+    def forget(self, job: str) -> None:
+        """It was reconciled without an error."""
+        self._times.pop(job, None)
+
+
+NO_SCHEDULER = (
+    "volcano-scheduler is maybe not running, execute command to check the status: "
+    "kubectl get pod -n volcano-system -l app=volcano-scheduler"
+)
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One condition that is to be condition: its type, reason and message."""
+
+    kind: str
+    reason: str
+    message: str
+
+
+def not_scheduled(phase: str) -> Condition:
+    """The PodGroup has no phase yet, or there is no room for it."""
+    if not phase:
+        return Condition("Created", "PodGroupNotInitialized", NO_SCHEDULER)
+    return Condition("Created", "PodGroupPending", "the cluster resource is not enough")
+
+
+def of_pods(job: Object, pods: Iterable[Object], *, retries_left: int) -> Condition | None:
+    """The condition that the pods' phases give; None when they say nothing."""
+    place = f"{objects.namespace(job)}/{objects.name(job)}"
+    phases = {objects.phase(pod) for pod in pods if not (objects.phase(pod) == "Failed" and objects.terminating(pod))}
+    if "Failed" in phases:
+        if retries_left < 1:
+            return Condition("Failed", "JobFailed", f"Job {place} has failed because has pod failed.")
+        words = f"Job {place} is unconditional retry job and remain retry times is {retries_left}."
+        return Condition("Restarting", "JobRestarting", words)
+    if "Running" in phases:
+        return Condition("Running", "JobRunning", f"Job {place} is running.")
+    if phases == {"Succeeded"}:
+        return Condition("Succeeded", "JobRunning", f"Job{place.replace('/', '-')} successfully completed.")
+    return None
+
+
+def updated(status: Mapping[str, Any], condition: Condition | None, now: str) -> Object:
+    """The status with a condition added.
+
+    Failed is final; the same reason again changes nothing, not even the place; Running and Restarting replace each
+    other; an end sets Running to False.
+    """
+    old = [dict(one) for one in status.get("conditions") or []]
+    result: Object = {**status, "conditions": old, "replicaStatuses": dict(status.get("replicaStatuses") or {})}
+    present = {(c["type"], c["status"], c["reason"]) for c in old}
+    if condition is None or _holds(old, "Failed") or (condition.kind, "True", condition.reason) in present:
+        return result
+    since = next((c["lastTransitionTime"] for c in old if c["type"] == condition.kind and c["status"] == "True"), now)
+    kept = [one for one in old if one["type"] != condition.kind]
+    if condition.kind in ("Running", "Restarting"):
+        kept = [one for one in kept if one["type"] not in ("Running", "Restarting")]
+    if condition.kind in ("Failed", "Succeeded"):
+        result["completionTime"] = now
+        kept = [{**c, "status": "False"} if c["type"] == "Running" else c for c in kept]
+    new = {"type": condition.kind, "status": "True", "reason": condition.reason, "message": condition.message}
+    result["conditions"] = [*kept, {**new, "lastTransitionTime": since, "lastUpdateTime": now}]
+    return result
+
+
+def replica_statuses(pods: Mapping[str, list[Object]]) -> Object:
+    """Running, succeeded and failed pods per replica type; zeros and pending pods are in no counter."""
+    counters = (("active", "Running"), ("succeeded", "Succeeded"), ("failed", "Failed"))
+    return {
+        kind: {
+            name: number
+            for name, phase in counters
+            if (number := sum(objects.phase(pod) == phase for pod in members if not _failing(pod)))
+        }
+        for kind, members in pods.items()
+    }
+
+
+def finished(status: Mapping[str, Any]) -> bool:
+    """Succeeded or Failed, whatever the reason: there is no way back."""
+    conditions = status.get("conditions") or []
+    return _holds(conditions, "Failed") or _holds(conditions, "Succeeded")
+
+
+def _failing(pod: Object) -> bool:
+    return objects.phase(pod) == "Failed" and objects.terminating(pod)
+
+
+def _holds(conditions: Iterable[Mapping[str, Any]], kind: str) -> bool:
+    return any(condition["type"] == kind and condition["status"] == "True" for condition in conditions)
