@@ -8,7 +8,8 @@ cannot read is let through unchanged. No look-up but the function that `review_l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
 
 import msgspec
 
@@ -28,6 +29,7 @@ MAX_WORDS = 240
 GroupsOf = Callable[[str, str], tuple[str, ...] | None]
 """The groups of the rule (namespace, name) that is in force, None when none is known. Must not do I/O."""
 Labels = Mapping[str, Any]
+P = ParamSpec("P")
 _ONE_INSTANCE = frozenset({"AscendJob", "LeaderWorkerSet", "Job"})
 """Kinds whose templates make the pods of one instance: the labels belong on all of them or on none."""
 _MOVED = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
@@ -36,7 +38,7 @@ _MOVED = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 class Response(msgspec.Struct, frozen=True):
     """What admission says about one request. `uid` is the request's, "" when the request cannot be read at all."""
 
-    uid: str
+    uid: str = ""
     patch: Mapping[str, Any] = {}
     """Path -> what is to stand there, whole."""
     warnings: tuple[str, ...] = ()
@@ -68,45 +70,76 @@ def encode(answer: Response) -> bytes:
     return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 
 
-def review_pod(body: bytes) -> Response:
+class _ReviewedKind(msgspec.Struct):
+    kind: str = ""
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    uid: str
+    operation: str = ""
+    namespace: str = ""
+    sub_resource: str = ""
+    kind: _ReviewedKind = msgspec.field(default_factory=_ReviewedKind)
+    object: Any = None
+    old_object: Any = None
+
+
+class _Review(msgspec.Struct):
+    request: _Request
+
+
+_REVIEW = msgspec.json.Decoder(_Review)
+
+
+def _of_bytes(review: Callable[Concatenate[_Request, P], Response]) -> Callable[Concatenate[bytes, P], Response]:
+    """The review as a function of the bytes that an API server sends. What cannot be read is let through."""
+
+    @wraps(review)
+    def answer(body: bytes, /, *args: P.args, **kwargs: P.kwargs) -> Response:
+        try:
+            request = _REVIEW.decode(body).request
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return Response(readable=False)
+        return msgspec.structs.replace(review(request, *args, **kwargs), uid=request.uid)
+
+    return answer
+
+
+@_of_bytes
+def review_pod(request: _Request) -> Response:
     """Hold a new pod that names a rule: our gate, and the deletion cost by which held pods go first.
 
     A pod that is bound or has the gate already stays as it is; foreign gates and a cost that the user set stay.
     """
-    request = _read(body)
-    if isinstance(request, Response):
-        return request
     pod = request.object
     if request.operation != "CREATE" or request.sub_resource or pod is None:
-        return Response(request.uid)
+        return Response()
     labels, annotations = (at(pod, "metadata", part) for part in ("labels", "annotations"))
     gates = as_list(at(pod, "spec").get("schedulingGates"))
     bound = at(pod, "spec").get("nodeName")
     if RULE_LABEL not in labels or bound or any(at(gate).get("name") == GATE for gate in gates):
-        return Response(request.uid)
+        return Response()
     patch: dict[str, Any] = {"/spec/schedulingGates": [*gates, {"name": GATE}]}
     if DELETION_COST not in annotations:
         patch["/metadata/annotations"] = {**annotations, DELETION_COST: HELD_COST}
-    return Response(request.uid, patch)
+    return Response(patch=patch)
 
 
-def review_ascend_job(body: bytes) -> Response:
+@_of_bytes
+def review_ascend_job(request: _Request) -> Response:
     """Move the labels of a job into its pod templates, so that Ascend Operator makes its pods at once and gated ones.
 
     The three labels are copied into every template; mind-cluster/scaling-rule leaves the job's own labels, by which the
     operator would hold it, for an annotation. A job without it (also one moved before) or in deletion stays as it is.
     """
-    request = _read(body)
-    if isinstance(request, Response):
-        return request
     job = request.object
     if request.operation not in ("CREATE", "UPDATE") or request.sub_resource or job is None:
-        return Response(request.uid)
+        return Response()
     meta, replicas = at(job, "metadata"), at(job, "spec", "replicaSpecs")
     labels = at(meta, "labels")
     templates = {name: at(replica, "template") for name, replica in replicas.items() if "template" in at(replica)}
     if RULE_LABEL not in labels or meta.get("deletionTimestamp") or not templates:
-        return Response(request.uid)
+        return Response()
     moved = {name: labels[name] for name in _MOVED if name in labels}
     patch: dict[str, Any] = {
         "/metadata/annotations": {**at(meta, "annotations"), MOVED_RULE: moved[RULE_LABEL]},
@@ -116,21 +149,19 @@ def review_ascend_job(body: bytes) -> Response:
         there = at(template, "metadata")
         metadata = {**there, "labels": {**at(there, "labels"), **moved}}
         patch[pointer(("spec", "replicaSpecs", name, "template", "metadata"))] = metadata
-    return Response(request.uid, patch)
+    return Response(patch=patch)
 
 
-def review_rule(body: bytes) -> Response:
+@_of_bytes
+def review_rule(request: _Request) -> Response:
     """Refuse a ConfigMap whose rule is wrong, in the linter's words; what is only odd becomes warnings.
 
     A document that was there before is not refused again, so that what is broken can be paused or labelled.
     """
-    request = _read(body)
-    if isinstance(request, Response):
-        return request
     found, old = request.object, request.old_object
     meta, data, binary = (at(found, part) for part in ("metadata", "data", "binaryData"))
     if meta.get("deletionTimestamp") or RULE_KEY not in {**data, **binary}:
-        return Response(request.uid)
+        return Response()
     reading = read_rule(data, tuple(binary), at(meta, "annotations"))
     warnings, errors = reading.warnings, reading.errors
     if at(found).get("immutable"):
@@ -138,19 +169,17 @@ def review_rule(body: bytes) -> Response:
     if old is not None and all(at(old, p).get(RULE_KEY) == at(found, p).get(RULE_KEY) for p in ("data", "binaryData")):
         warnings, errors = (*errors, *warnings), ()
     name = as_text(meta.get("name")) if errors else ""
-    return Response(request.uid, {}, _limited(map(str, warnings)), errors, name=name)
+    return Response(warnings=_limited(map(str, warnings)), refusal=errors, name=name)
 
 
-def review_labels(body: bytes, groups_of: GroupsOf) -> Response:
+@_of_bytes
+def review_labels(request: _Request, groups_of: GroupsOf) -> Response:
     """Warn about labels of a job, a workload or a pod that are incomplete or name a group that their rule has not."""
-    request = _read(body)
-    if isinstance(request, Response):
-        return request
     obj = request.object
     if obj is None or request.sub_resource or at(obj, "metadata").get("deletionTimestamp"):
-        return Response(request.uid)
+        return Response()
     warnings = _label_warnings(request.kind.kind, request.namespace, obj, groups_of)
-    return Response(request.uid, warnings=_limited(warnings))
+    return Response(warnings=_limited(warnings))
 
 
 def _status(answer: Response) -> dict[str, Any]:
@@ -241,35 +270,3 @@ def _misplaced(kind: str, obj: Object) -> Iterator[str]:
     if named and kind in _ONE_INSTANCE and len(named) < len(templates):
         bare = ", ".join(name for name in templates if name not in named)
         yield f"pod template {bare}: no label {RULE_LABEL}, but its pods belong to the same instance; label all of them"
-
-
-# What is read of a request
-
-
-class _ReviewedKind(msgspec.Struct):
-    kind: str = ""
-
-
-class _Request(msgspec.Struct, rename="camel"):
-    uid: str
-    operation: str = ""
-    namespace: str = ""
-    sub_resource: str = ""
-    kind: _ReviewedKind = msgspec.field(default_factory=_ReviewedKind)
-    object: Any = None
-    old_object: Any = None
-
-
-class _Review(msgspec.Struct):
-    request: _Request
-
-
-_REVIEW = msgspec.json.Decoder(_Review)
-
-
-def _read(body: bytes) -> _Request | Response:
-    """The request; or the answer to one that cannot be read, which is let through."""
-    try:
-        return _REVIEW.decode(body).request
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return Response("", readable=False)
