@@ -19,7 +19,7 @@ from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, PREFIX, ROUNDS_ANNOTATION, RULE_LABEL
 from scaler.rules.jobspec import job_faults, read_replicas
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import MOST_FAULTS, Job, label_problem_of, number_in
+from scaler.workloads.kind import MOST_FAULTS, Job, labels_of, number_in
 
 APP_LABEL = "app"
 _HARDWARE = ("huawei.com/schedule_policy", "sp-block", "scaleout-type")
@@ -86,12 +86,12 @@ def _labels(meta: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, Reason | None]:
     """The service that the labels name, and what is wrong with them."""
-    job_id = as_text(labels.get(JOB_ID_LABEL))
-    if RULE_LABEL not in labels:
-        ours = APP_LABEL in labels and JOB_ID_LABEL in labels
-        return ServiceKey(namespace, "", job_id if ours else ""), None if ours else Reason.NOT_SERVED
-    rule = as_text(labels[RULE_LABEL])
-    return ServiceKey(namespace, rule, job_id), label_problem_of(rule, job_id, as_text(labels.get(GROUP_LABEL)))
+    said = labels_of(labels)
+    if RULE_LABEL in labels:
+        return ServiceKey(namespace, said.rule, said.job_id), said.problem
+    if APP_LABEL in labels and JOB_ID_LABEL in labels:
+        return ServiceKey(namespace, "", said.job_id), None
+    return ServiceKey(namespace, "", ""), Reason.NOT_SERVED
 
 
 # Restarts and the end

@@ -114,6 +114,15 @@ class Labels(msgspec.Struct, frozen=True, gc=False):
     group: str = ""
     job_id: str = ""
 
+    @property
+    def problem(self) -> Reason | None:
+        """What is wrong with them, on something that names a rule."""
+        if not self.rule:
+            return Reason.RULE_MISSING
+        if not self.job_id:
+            return Reason.JOB_ID_MISSING
+        return None if self.group else Reason.GROUP_LABEL_MISSING
+
 
 NO_LABELS = Labels()
 _shared = sharing(1 << 12)
@@ -151,15 +160,6 @@ def number_in(text: str, largest: int = MAX_PODS) -> int:
     """The number of pods that a label or annotation says; 0 when it says nothing usable."""
     number = int(text) if len(text) <= len(str(largest)) and text.isdecimal() and text.isascii() else 0
     return number if number <= largest else 0
-
-
-def label_problem_of(rule: str, job_id: str, group: str) -> Reason | None:
-    """What is wrong with the three labels of something that names a rule."""
-    if not rule:
-        return Reason.RULE_MISSING
-    if not job_id:
-        return Reason.JOB_ID_MISSING
-    return None if group else Reason.GROUP_LABEL_MISSING
 
 
 def labels_of(labels: Mapping[str, Any]) -> Labels:

@@ -20,7 +20,7 @@ from scaler.kube.metadata import LabelledMetadata, shared
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.limits import MAX_INSTANCE_NAME, MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count
-from scaler.workloads.kind import Membership, OwnerFacts, OwnerName, Place, identity, label_problem_of, number_in
+from scaler.workloads.kind import Membership, OwnerFacts, OwnerName, Place, identity, labels_of, number_in
 
 APPS, AIBRIX, RBG = "apps", "orchestration.aibrix.ai", "workloads.x-k8s.io"
 """API groups of the objects that make pods."""
@@ -158,19 +158,17 @@ PLAIN = "Pod"
 
 def membership_of(pod: LabelledMetadata) -> Membership | None:
     """None for a pod that names no rule."""
-    labels = pod.labels
-    rule = labels.get(RULE_LABEL)
-    if rule is None:
+    if RULE_LABEL not in pod.labels:
         return None
-    job_id, group = labels.get(JOB_ID_LABEL, ""), labels.get(GROUP_LABEL, "")
+    labels = labels_of(pod.labels)
     placed = ((kind, place) for kind, place_of in KINDS.items() if (place := place_of(pod)) is not None)
     kind, place = next(placed, (PLAIN, _single(pod)))
     return Membership(
         kind=kind,
-        key=ServiceKey(pod.namespace, rule, job_id),
-        group=group or None,
+        key=ServiceKey(pod.namespace, labels.rule, labels.job_id),
+        group=labels.group or None,
         place=_as_annotated(pod, place),
-        label_problem=label_problem_of(rule, job_id, group),
+        label_problem=labels.problem,
     )
 
 

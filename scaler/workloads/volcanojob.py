@@ -20,7 +20,7 @@ from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import LONGEST_NAME, MOST_FAULTS, Job, label_problem_of
+from scaler.workloads.kind import LONGEST_NAME, MOST_FAULTS, Job, labels_of
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished any more."""
@@ -48,8 +48,8 @@ def read_volcano_job(obj: Object) -> Job:
     tasks = [_task(index, at(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
     few = sum(task.replicas for task in tasks) <= MAX_PODS
     replicas = tuple((f"{name}-{task.name}-", task.replicas) for task in tasks) if few else ()
-    labels = _labels(meta, tasks)
-    rule, group, job_id = (labels.get(label, "") for label in _LABELS)
+    written = next((task.labels for task in tasks if RULE_LABEL in task.labels), at(meta, "labels"))
+    labels = labels_of(written)
     final = state.get("phase") in FINAL
     return Job(
         namespace=namespace,
@@ -57,8 +57,8 @@ def read_volcano_job(obj: Object) -> Job:
         uid=uid,
         created=seconds_of(as_text(meta.get("creationTimestamp"))),
         generation=as_count(meta.get("generation")),
-        key=ServiceKey(namespace, rule, job_id),
-        group=group or None,
+        key=ServiceKey(namespace, labels.rule, labels.job_id),
+        group=labels.group or None,
         deleting=bool(meta.get("deletionTimestamp")),
         finished=final,
         replicas=replicas,
@@ -66,7 +66,7 @@ def read_volcano_job(obj: Object) -> Job:
         policy=RunPolicy(),
         members=as_count(spec.get("minAvailable"), MAX_PODS) or sum(number for _, number in replicas),
         ending=as_text(state.get("message")).rstrip(".") if final else "",
-        label_problem=label_problem_of(rule, job_id, group) if RULE_LABEL in labels else Reason.NOT_SERVED,
+        label_problem=labels.problem if RULE_LABEL in written else Reason.NOT_SERVED,
         faults=tuple(itertools.islice(_faults(meta, tasks), MOST_FAULTS)),
         restart_limit=_restart_limit(spec, tasks),
         restarts=as_count(status.get("retryCount"), MAX_PODS),
@@ -79,13 +79,6 @@ def _task(index: int, task: Mapping[str, Any]) -> _Task:
     return _Task(
         as_text(task.get("name"))[:LONGEST_NAME] or f"default{index}", as_count(task.get("replicas")), labels, policies
     )
-
-
-def _labels(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> dict[str, str]:
-    """Those of the three that there are: from the first task that names a rule, else from the job itself."""
-    own = at(meta, "labels")
-    found = next((task.labels for task in tasks if RULE_LABEL in task.labels), own)
-    return {name: as_text(found[name]) for name in _LABELS if name in found}
 
 
 def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
