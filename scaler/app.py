@@ -27,7 +27,7 @@ from scaler.informers.resources import informers, report_informers
 from scaler.informers.sight import Alone, Sight
 from scaler.installs import Installs, marks
 from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi
-from scaler.kube.confined import Confined, confined
+from scaler.kube.confined import confined, connect_confined
 from scaler.kube.writer import Writer
 from scaler.lease_thread import Connect, lead_in_thread
 from scaler.names import BUDGET, MANAGED_BY
@@ -103,7 +103,8 @@ class App:
     ) -> None:  # fmt: skip
         self._watches = settings.mode is Mode.SHADOW
         if self._watches:
-            api, apart = Confined(api, settings.lease_namespace), apart and confined(apart, settings.lease_namespace)
+            home = settings.lease_namespace
+            api, apart = confined(api, home), apart and partial(connect_confined, apart, home)
         self.api, self._apart = api, apart
         self.settings = settings
         self.notes = notes

@@ -26,7 +26,6 @@ from scaler.informers.pods import PodRecord
 from scaler.kube.api import DISRUPTION_BUDGETS, PODS, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError, ConflictError, ForbiddenError, NotFoundError
 from scaler.kube.outbox import Outbox
-from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import KEEP_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.rule import Ratio
@@ -70,7 +69,8 @@ class Budgets:
         self._outbox: Outbox[ServiceKey] = Outbox(
             self._keep,
             interval=INTERVAL,
-            slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
+            most=PARALLEL_WRITES,
+            most_of_one=PARALLEL_WRITES_OF_ONE,
             namespace_of=lambda key: key.namespace,
         )
         self._running = False

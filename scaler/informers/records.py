@@ -17,7 +17,7 @@ from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
 from scaler.kube.metadata import LabelledMetadata, shared
-from scaler.kube.shallow import DEEPEST, TOO_DEEP
+from scaler.kube.wire import DEEPEST, TOO_DEEP
 from scaler.names import CLASS_NAMESPACES, GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.rules.values import as_text, at, is_deeper
 from scaler.workloads.ascendjob import APP_LABEL, is_foreign, read_job

@@ -15,7 +15,7 @@ import structlog
 
 from scaler.clock import Slices
 from scaler.kube.errors import KubeError
-from scaler.kube.slots import Slots
+from scaler.kube.writer import Slots
 
 K = TypeVar("K", bound=Hashable)
 
@@ -26,16 +26,16 @@ _log = structlog.get_logger("report")
 
 
 class Outbox(Generic[K]):
-    """At most one write per key and `interval` seconds, the first at once; `slots` bound the writes under way, those of
-    one namespace, which `namespace_of` tells, as well."""
+    """At most one write per key and `interval` seconds, the first at once; at most `most` writes under way, and
+    `most_of_one` of one namespace, which `namespace_of` gives."""
 
     def __init__(
-        self, perform: Callable[[K], Awaitable[None]], *, interval: float, slots: Slots,
+        self, perform: Callable[[K], Awaitable[None]], *, interval: float, most: int, most_of_one: int,
         namespace_of: Callable[[K], str] = lambda _: "",
     ) -> None:  # fmt: skip
         self._perform = perform
         self._interval = interval
-        self._slots = slots
+        self._slots = Slots(most, most_of_one=most_of_one)
         self._namespace_of = namespace_of
         self._due: asyncio.Queue[K] = asyncio.Queue()
         self._lanes: defaultdict[str, deque[K]] = defaultdict(deque)

@@ -27,7 +27,6 @@ from scaler.kube.errors import (
 )
 from scaler.kube.metadata import version_of
 from scaler.kube.outbox import Outbox
-from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import RANK_TABLE_PREFIX, RULE_LABEL
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
@@ -58,10 +57,11 @@ class RankTableReconciler:
         self._outbox: Outbox[Name] = Outbox(
             self._write,
             interval=0.0,
-            slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
+            most=PARALLEL_WRITES,
+            most_of_one=PARALLEL_WRITES_OF_ONE,
             namespace_of=lambda name: name[0],
         )
-        self._looks: Outbox[str] = Outbox(self._look, interval=0.0, slots=Slots(1, most_of_one=1))
+        self._looks: Outbox[str] = Outbox(self._look, interval=0.0, most=1, most_of_one=1)
         self._running = False
         self._names: dict[str, Name] = {}
         """Owner uid -> namespace and name, also of owners that have just gone."""

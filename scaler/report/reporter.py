@@ -23,7 +23,6 @@ from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnCo
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object
 from scaler.kube.errors import ConflictError, ForbiddenError, NotFoundError
 from scaler.kube.outbox import Outbox
-from scaler.kube.slots import Slots
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import config_maps
@@ -92,7 +91,8 @@ class Reporter:
         self._outbox: Outbox[_Due] = Outbox(
             self._write,
             interval=INTERVAL,
-            slots=Slots(PARALLEL_WRITES, most_of_one=PARALLEL_WRITES_OF_ONE),
+            most=PARALLEL_WRITES,
+            most_of_one=PARALLEL_WRITES_OF_ONE,
             namespace_of=lambda due: due.namespace,
         )
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, EVENTS, LEASES, PODS, KubeApi, PatchType, Resource
-from scaler.kube.confined import Confined
+from scaler.kube.confined import confined
 from scaler.kube.errors import ForbiddenError
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
@@ -44,7 +44,7 @@ def test_no_write_of_anything_else_is_sent(resource: Resource, namespace: str | 
     async def story() -> None:
         cluster = SimCluster(Clock(START))
         with pytest.raises(ForbiddenError, match=r"not sent: .*; only home is written to"):
-            await writes(Confined(cluster.client("shadow"), HOME), resource, namespace)[verb]()
+            await writes(confined(cluster.client("shadow"), HOME), resource, namespace)[verb]()
         assert cluster.writes("shadow") == []
 
     loop.run(story())
@@ -54,7 +54,7 @@ def test_no_write_of_anything_else_is_sent(resource: Resource, namespace: str | 
 def test_its_own_are_made_changed_read_and_deleted(resource: Resource) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
-        api = Confined(cluster.client("shadow"), HOME)
+        api = confined(cluster.client("shadow"), HOME)
         calls = writes(api, resource, HOME)
         for verb in ("create", "patch"):
             await calls[verb]()

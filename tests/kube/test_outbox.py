@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 
 from scaler.kube.errors import KubeError, TooManyRequestsError
 from scaler.kube.outbox import Outbox
-from scaler.kube.slots import Slots
 from scaler.sim.loop import run
 
 Script = Callable[[Outbox[str]], Coroutine[Any, Any, None]]
@@ -39,9 +38,7 @@ class Desk:
 
 def play(desk: Desk, script: Script, *, parallel: int = 2, namespace_of: Callable[[str], str] = str) -> None:
     async def main() -> None:
-        outbox: Outbox[str] = Outbox(
-            desk.write, interval=1.0, slots=Slots(parallel, most_of_one=1), namespace_of=namespace_of
-        )
+        outbox: Outbox[str] = Outbox(desk.write, interval=1.0, most=parallel, most_of_one=1, namespace_of=namespace_of)
         task = asyncio.create_task(outbox.run())
         await script(outbox)
         await asyncio.sleep(10_000)

@@ -9,8 +9,18 @@ from hypothesis import strategies as st
 
 from scaler.kube.api import ASCEND_JOBS, NODES, PODS, Resource
 from scaler.kube.errors import LONGEST_RETRY_AFTER, KubeError, UnknownOutcomeError
-from scaler.kube.shallow import CUT, DEEPEST, cut_off
-from scaler.kube.wire import EventDecoder, LineSplitter, decode_object, decode_page, path_of, query_of, refusal
+from scaler.kube.wire import (
+    CUT,
+    DEEPEST,
+    EventDecoder,
+    LineSplitter,
+    cut_off,
+    decode_object,
+    decode_page,
+    path_of,
+    query_of,
+    refusal,
+)
 from scaler.sim.loop import run
 
 

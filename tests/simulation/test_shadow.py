@@ -94,7 +94,7 @@ def test_a_shadow_writes_nothing_but_its_lease_and_its_notes_and_is_refused_noth
 def test_without_its_guard_and_with_every_right_the_controller_itself_still_begins_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app, "Confined", lambda api, _home: api)
+    monkeypatch.setattr(app, "confined", lambda api, _home: api)
     monkeypatch.setattr(Rbac, "check", lambda *_: None)
     beside = Beside(story(nodes=3, services=1, ascend_operator=False))
     assert beside.written == {(HOME, "leases"), (HOME, "configmaps")}
