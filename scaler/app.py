@@ -40,9 +40,8 @@ from scaler.serve.health import HealthState
 from scaler.settings import Mode, Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
-from scaler.state.own_config_maps import Home
 from scaler.state.queue import WorkQueue
-from scaler.state.rule_groups import RuleGroups
+from scaler.state.rules_in_force import groups_of
 from scaler.state.world import WorldBuilder
 from scaler.threads import entered_in_thread
 
@@ -115,10 +114,10 @@ class App:
         self.queue: WorkQueue[ServiceKey] = WorkQueue()
         self.changes = changes.Changes()
         self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
-        self.home = Home(settings.lease_namespace)
+        self.home = settings.lease_namespace
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
-        self.informers = {**informers(api, self.cache, settings.namespaces, rng, self.home.namespace, silence=silence)}
+        self.informers = {**informers(api, self.cache, settings.namespaces, rng, self.home, silence=silence)}
         beside = {DISRUPTION_BUDGETS: self.informers.pop(DISRUPTION_BUDGETS)}
         if settings.mode in (Mode.GATES, Mode.SHADOW):
             del self.informers[SERVICES]  # the right to them is needed only to make pods
@@ -129,7 +128,7 @@ class App:
         self.alone = Alone(self.cache, self.sight, settings)
         self.election = _election(self, rng) if settings.leader_election else None
         lease = settings.lease_name if settings.leader_election else ""
-        self.installs = Installs(api, namespace=self.home.namespace, lease=lease, namespaces=settings.namespaces)
+        self.installs = Installs(api, namespace=self.home, lease=lease, namespaces=settings.namespaces)
         self.gate_setup = GateSetup(api, self.metrics, settings.install)
         self.mode = CurrentMode(self.cache, settings.mode)
         self.writer = Writer(
@@ -388,7 +387,10 @@ async def _serving(app: App) -> AsyncIterator[None]:
         if app.certificate is not None:
             from scaler.serve.webhook import webhook_server  # noqa: PLC0415 - as `_certificate`
 
-            reviewing = webhook_server(RuleGroups(app.cache.config_maps.get).of, app.metrics)
+            def groups(namespace: str, rule: str) -> tuple[str, ...] | None:
+                return groups_of(app.cache.config_maps.get(namespace, rule))
+
+            reviewing = webhook_server(groups, app.metrics)
             shown = partial(getattr, app.certificate, "context")
             webhook = reviewing.served(app.settings.http_host, app.settings.webhook_port, shown)
             await stack.enter_async_context(entered_in_thread("webhook", webhook))

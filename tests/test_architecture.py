@@ -29,7 +29,7 @@ BESIDE = (
     "app", "clock", "execute/budgets", "garbage", "informers/config_maps", "informers/elastic_services",
     "informers/faults", "informers/mode", "informers/refusals", "informers/sight",
     "kube/api", "kube/outbox", "ranktables/", "report/", "rules/rule",
-    "state/last_valid", "state/own_config_maps",
+    "state/last_valid",
     "workloads/", "decide/",
 )  # fmt: skip
 """What else runs meanwhile: time, constants, kinds of owners that are asked first, whether all is seen and can be

@@ -24,7 +24,7 @@ from scaler.report.elastic_services import valid_status
 from scaler.serve import certificates
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.state.own_config_maps import Name, config_map
+from scaler.state.last_valid import Name, config_map
 from tests.chaos.replica import earlier
 from tests.formats import ELECTED, FOLDER, HOME, NEXT, RULE, furnished, record, recorded
 from tests.jobs import NAMESPACE

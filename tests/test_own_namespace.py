@@ -13,8 +13,7 @@ from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.state.last_valid import LastValid, decode, encode
-from scaler.state.own_config_maps import Name, config_map, rule_of
+from scaler.state.last_valid import LastValid, Name, config_map, decode, encode, rule_of
 from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import START, rig
 

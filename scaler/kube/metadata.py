@@ -5,6 +5,8 @@ None of these values can be part of a cycle, so the garbage collector need not l
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
@@ -22,8 +24,9 @@ def sharing(most: int) -> Callable[[T], T]:
 shared: Callable[[str], str] = lru_cache(maxsize=1 << 15)(str)
 """One object for texts that are equal. Not `sys.intern`, which on Python 3.12 keeps every text for ever."""
 
-LONGEST = 253
+LONGEST_NAME = 253
 """Characters of the name of any object. What is longer names none."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class Owner(msgspec.Struct, rename="camel", gc=False):
@@ -60,7 +63,7 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
         for owner in self.owner_references:
             if owner.controller:
                 words = (owner.uid, owner.name, owner.kind, owner.api_version)
-                return owner if max(map(len, words)) <= LONGEST else NO_OWNER
+                return owner if max(map(len, words)) <= LONGEST_NAME else NO_OWNER
         return NO_OWNER
 
 
@@ -76,3 +79,24 @@ class LabelledMetadata(Metadata):
 def version_of(resource_version: str) -> int:
     """A resourceVersion as a number, 0 when it is none. Kubernetes guarantees their order within one resource type."""
     return int(resource_version) if resource_version.isdecimal() else 0
+
+
+def object_name(text: str, limit: int = LONGEST_NAME) -> str:
+    """`text` when it is a valid object name of at most `limit` characters, else something like it and a hash.
+
+    A rule's name comes from a label, and labels allow what names do not: `My_Rule`.
+    """
+    if len(text) <= limit and _NAME.fullmatch(text):
+        return text
+    like = re.sub(r"[^a-z0-9]+", "-", text.lower())[: limit - 17].strip("-")
+    return f"{like}-{digest(text)}" if like else digest(text)
+
+
+def shortened(text: str, limit: int) -> str:
+    """`text` itself when it fits in `limit` characters, else its start and 16 hex digits of its SHA-256."""
+    return text if len(text) <= limit else f"{text[: limit - 17].rstrip('-._')}-{digest(text)}"
+
+
+def digest(text: str) -> str:
+    """16 hex digits of its SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

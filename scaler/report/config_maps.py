@@ -8,13 +8,13 @@ from scaler.kube.api import CONFIG_MAPS, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.kube.writer import Writer
 from scaler.report.metrics import Metrics
-from scaler.state.own_config_maps import is_ours, same_content
+from scaler.state.last_valid import is_ours, same_content
 
 _log = structlog.get_logger("report")
 
 
 async def put(writer: Writer, metrics: Metrics, content: Object) -> None:
-    """Create or patch it to this `content`, from state.own_config_maps.config_map. Raises KubeError."""
+    """Create or patch it to this `content`, from state.last_valid.config_map. Raises KubeError."""
     namespace, name = content["metadata"]["namespace"], content["metadata"]["name"]
     try:
         existing = await writer.get(CONFIG_MAPS, namespace, name)

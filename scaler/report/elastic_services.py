@@ -20,6 +20,7 @@ from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.elastic_services import ElasticServiceRecord
 from scaler.kube.api import ELASTIC_SERVICES, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
+from scaler.kube.metadata import LONGEST_NAME, digest, object_name
 from scaler.kube.writer import Writer
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.report.events import Event
@@ -27,7 +28,6 @@ from scaler.report.metrics import Metrics
 from scaler.report.service_events import WARNINGS, service_events
 from scaler.report.service_reports import ServiceReport, Subject
 from scaler.report.service_status import status_of, without_jobs
-from scaler.state.own_config_maps import MAX_NAME, digest, object_name
 
 _log = structlog.get_logger("report")
 _NEW = ("selector", "wanted")
@@ -222,8 +222,8 @@ def _subject(key: ServiceKey, known: _Known) -> Subject:
 
 def names_of(key: ServiceKey) -> tuple[str, str]:
     """What the object about a service is called, and what it is called where that name is another's."""
-    plain = object_name("-".join(part for part in (key.rule, key.job_id) if part).lower(), MAX_NAME)
-    return plain, f"{plain[: MAX_NAME - 17].rstrip('-.')}-{digest('/'.join((key.rule, key.job_id)))}"
+    plain = object_name("-".join(part for part in (key.rule, key.job_id) if part).lower())
+    return plain, f"{plain[: LONGEST_NAME - 17].rstrip('-.')}-{digest('/'.join((key.rule, key.job_id)))}"
 
 
 def _is_about(there: Object, key: ServiceKey) -> bool:

@@ -18,7 +18,6 @@ from scaler.kube.errors import AlreadyExistsError, BadRequestError, ForbiddenErr
 from scaler.kube.writer import Writer
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import Subject
-from scaler.state.own_config_maps import object_name
 
 COMPONENT = "mind-cluster-scaler"
 REPEAT_AFTER = 600.0

@@ -32,8 +32,7 @@ from scaler.report.job_status import JobStatusWriter, JobSummary, already_says
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import RuleKey, ServiceReport, Subject, differs, differs_in_words
 from scaler.state.cluster import ClusterState
-from scaler.state.last_valid import encode
-from scaler.state.own_config_maps import Home, Name, rule_of
+from scaler.state.last_valid import Name, encode, place_of, rule_of
 from scaler.workloads.ascendjob import has_failed
 
 INTERVAL = 1.0
@@ -50,7 +49,6 @@ OF_RULE = frozenset({Warning.RULE_MISSING, Warning.RULE_INVALID})
 """Warnings that are about the rule's ConfigMap as well as about the service."""
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
-_HOME = Home()
 _SERVING_LABELS = (RULE_LABEL, GROUP_LABEL)
 _log = structlog.get_logger("report")
 
@@ -77,7 +75,7 @@ class Reporter:
     """`writer` refuses to write without leadership. A `silent` one writes the last valid rules and nothing else."""
 
     def __init__(
-        self, writer: Writer, statuses: StatusWriter, clock: Clock, metrics: Metrics, home: Home = _HOME, *,
+        self, writer: Writer, statuses: StatusWriter, clock: Clock, metrics: Metrics, home: str = "default", *,
         silent: bool = False,
     ) -> None:  # fmt: skip
         self._writer = writer
@@ -294,7 +292,7 @@ class Reporter:
         await self._statuses.tidy(key)
 
     async def _write_last_valid(self, rule: RuleKey) -> None:
-        services, place = self._services.get(rule), self._home.last_valid(rule)
+        services, place = self._services.get(rule), place_of(rule, self._home)
         if services is None:
             await config_maps.remove(self._writer, *place)
         elif services and (kept := next(reversed(services.values())).last_valid) is not None:

@@ -16,8 +16,7 @@ from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
 from scaler.report.job_status import ReplicaStatuses, replica_statuses
 from scaler.state.cluster import ClusterState
-from scaler.state.last_valid import LastValid
-from scaler.state.own_config_maps import Name
+from scaler.state.last_valid import LastValid, Name
 
 RuleKey = Name
 """A rule ConfigMap, existing or not."""

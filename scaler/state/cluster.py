@@ -22,13 +22,11 @@ from scaler.ranktables.tables import Tables
 from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex, PodLoad
 from scaler.state.instances import COUNTS_ON, Instances
-from scaler.state.last_valid import LastValid, decode
+from scaler.state.last_valid import LastValid, Name, decode, is_left_over, place_of, rule_of
 from scaler.state.lifecycle import ENDED
-from scaler.state.own_config_maps import Home, Name, rule_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.workloads.kind import NO_LABELS
 
-_HOME = Home()
 MOST_SHOWN = 10
 """Objects of one service that cannot be read, in its status."""
 
@@ -36,7 +34,7 @@ MOST_SHOWN = 10
 class ClusterState:
     """The domain's view of one cache. `now` gives seconds since the epoch."""
 
-    def __init__(self, cache: Cache, changes: Changes, now: Callable[[], float], home: Home = _HOME) -> None:
+    def __init__(self, cache: Cache, changes: Changes, now: Callable[[], float], home: str = "default") -> None:
         self.cache = cache
         self._home = home
         self._publish = changes.publish
@@ -99,7 +97,7 @@ class ClusterState:
         """ConfigMaps of ours that an earlier version left where, or as what, they are not kept any more."""
         owned = [record for record in self.cache.config_maps.values() if record.own]
         found = ((Name(record.namespace, record.name), rule_of(record.own)) for record in owned if record.own)
-        return sorted(place for place, rule in found if self._home.is_left_over(place, rule))
+        return sorted(place for place, rule in found if is_left_over(place, rule, self._home))
 
     def adjust(self, skew: Skew) -> None:
         """Times in objects mean other moments from now on: everything that was made of them is made anew."""
@@ -135,7 +133,7 @@ class ClusterState:
 
     def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
         name = Name(namespace, rule)
-        record = self.cache.config_maps.get(*self._home.last_valid(name))
+        record = self.cache.config_maps.get(*place_of(name, self._home))
         return decode(record.own, name) if record is not None and record.own is not None else None
 
 

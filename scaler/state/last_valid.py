@@ -1,7 +1,8 @@
 """The last valid rule as a ConfigMap of ours, and back: it survives restarts and the deletion of the rule. Pure.
 
-The document is kept to the byte, compressed. Must not judge documents: what is stored here was valid when stored,
-and whoever reads it back checks it again.
+Each rule has one in the install's own namespace, where no tenant writes: what stands elsewhere is never believed. The
+document is kept to the byte, compressed. Documents are not judged here: each was valid when it was stored, and is checked
+again when it is read back.
 """
 
 from __future__ import annotations
@@ -13,13 +14,22 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from scaler.kube.api import Object
-from scaler.names import KEPT_FORMAT, PREFIX
+from scaler.kube.metadata import LONGEST_NAME, object_name, shortened
+from scaler.names import (
+    KEPT_FOR_ANNOTATION,
+    KEPT_FOR_LABEL,
+    KEPT_FOR_NAMESPACE,
+    KEPT_FORMAT,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    PREFIX,
+)
 from scaler.rules.limits import MAX_BYTES
-from scaler.state.own_config_maps import Name, config_map, is_ours, rule_of
 
 DOCUMENT = "elastic_scaling.json.gz"
 ANNOTATIONS = "annotations.json"
@@ -28,6 +38,18 @@ RULE_UID = "rule-uid"
 INHERITED = "annotations-inherited"
 KNOWN_FORMAT = "1"
 """Of what is kept; v0.1.0 did not write it down. Raised when the release before would misread what is written."""
+
+LAST_VALID_SUFFIX = "-scaler-last-valid"
+_SUFFIXES = (LAST_VALID_SUFFIX, "-scaler-status")
+"""Of all that was ever kept. What ends otherwise is a later release's, and stays."""
+_LONGEST_LABEL = 63
+
+
+class Name(NamedTuple):
+    """Of a rule or of another ConfigMap."""
+
+    namespace: str
+    name: str
 
 
 class LastValid(msgspec.Struct, frozen=True, gc=False):
@@ -48,6 +70,16 @@ class LastValid(msgspec.Struct, frozen=True, gc=False):
         return hashlib.sha256(self.document.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def place_of(rule: Name, home: str) -> Name:
+    """The ConfigMap that keeps the last valid document of a rule; `home` is the install's own namespace."""
+    return Name(home, object_name(".".join(rule), LONGEST_NAME - len(LAST_VALID_SUFFIX)) + LAST_VALID_SUFFIX)
+
+
+def is_left_over(place: Name, rule: Name, home: str) -> bool:
+    """Whether what stands at `place` about `rule` is ours and of no use any more."""
+    return bool(rule.name) and place.name.endswith(_SUFFIXES) and place != place_of(rule, home)
+
+
 def encode(place: Name, rule: Name, last_valid: LastValid) -> Object:
     """The ConfigMap at `place` that keeps `last_valid`; the same value gives the same bytes."""
     raw = last_valid.document.encode("utf-8", "surrogatepass")
@@ -63,6 +95,22 @@ def encode(place: Name, rule: Name, last_valid: LastValid) -> Object:
         "binaryData": {DOCUMENT: base64.b64encode(gzip.compress(raw, mtime=0)).decode("ascii")},
     }
     return config_map(place, rule, content)
+
+
+def config_map(place: Name, rule: Name, content: Mapping[str, object]) -> Object:
+    """A ConfigMap of ours; `content` gives `data` or `binaryData`. Without owner reference: it outlives the rule."""
+    elsewhere = {} if place.namespace == rule.namespace else {KEPT_FOR_NAMESPACE: rule.namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "namespace": place.namespace,
+            "name": place.name,
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule.name, _LONGEST_LABEL)},
+            "annotations": {KEPT_FOR_ANNOTATION: rule.name, **elsewhere},
+        },
+        **content,
+    }
 
 
 def decode(existing: Object, rule: Name) -> LastValid | None:
@@ -90,3 +138,25 @@ def _inflate(packed: bytes) -> bytes:
     if not inflater.eof:
         raise ValueError("truncated, or larger than a rule may be")
     return raw
+
+
+def is_ours(existing: Object) -> bool:
+    """Whether the scaler made this object; anything else of that name is left alone."""
+    labels = (existing.get("metadata") or {}).get("labels") or {}
+    return isinstance(labels, dict) and labels.get(MANAGED_BY_LABEL) == MANAGED_BY and KEPT_FOR_LABEL in labels
+
+
+def rule_of(existing: Object) -> Name:
+    """The rule that a ConfigMap of ours is about; its name is "" when it does not say."""
+    metadata = existing.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    namespace = annotations.get(KEPT_FOR_NAMESPACE, metadata.get("namespace", ""))
+    return Name(str(namespace), str(annotations.get(KEPT_FOR_ANNOTATION, "")))
+
+
+def same_content(existing: Object, wanted: Object) -> bool:
+    """Whether `existing` already says all of `wanted`; foreign labels and annotations do not matter."""
+    metadata = existing.get("metadata") or {}
+    return all((existing.get(part) or {}) == (wanted.get(part) or {}) for part in ("data", "binaryData")) and all(
+        wanted["metadata"][part].items() <= (metadata.get(part) or {}).items() for part in ("labels", "annotations")
+    )

@@ -7,6 +7,7 @@ forget. What must survive a restart leaves here as a `LastValid`, which report.r
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import msgspec
 import structlog
@@ -19,6 +20,8 @@ from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule, RuleOptions
 from scaler.state.last_valid import KNOWN_FORMAT, LastValid
 
+MOST_GROUPS = 1_000
+"""Documents whose groups are remembered."""
 _log = structlog.get_logger("rules")
 
 
@@ -127,3 +130,15 @@ def _annotations(record: ConfigMapRecord, last_valid: LastValid | None) -> tuple
     if last_valid.annotations and (replaced or last_valid.inherited):
         return dict(last_valid.annotations), True
     return {}, False
+
+
+def groups_of(record: ConfigMapRecord | None) -> tuple[str, ...] | None:
+    """The groups of a rule as it is now, for admission, which may come before the caches are filled; None where it is
+    missing or not valid."""
+    return _groups(record.data.get(RULE_KEY), record.binary_keys) if record is not None else None
+
+
+@lru_cache(maxsize=MOST_GROUPS)
+def _groups(document: str | None, binary_keys: tuple[str, ...]) -> tuple[str, ...] | None:
+    rule = read_rule({} if document is None else {RULE_KEY: document}, binary_keys, {}).rule
+    return rule.groups if rule is not None else None

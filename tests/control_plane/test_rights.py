@@ -30,7 +30,7 @@ from scaler.kube.errors import ForbiddenError, NotFoundError
 from scaler.names import BUDGET, GATE, MANAGED_BY, MANAGED_BY_LABEL
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions, workload_definitions
-from scaler.state.own_config_maps import Name, config_map
+from scaler.state.last_valid import Name, config_map
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.proxy import LOST, Fault, proxied, status

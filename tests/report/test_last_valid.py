@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.state.last_valid import LastValid, decode, encode
-from scaler.state.own_config_maps import Home, Name
+from scaler.state.last_valid import LastValid, Name, decode, encode, place_of
 
 RULE = Name("default", "rule")
-PLACE = Home("scaler-home").last_valid(RULE)
+PLACE = place_of(RULE, "scaler-home")
 
 _annotations = st.dictionaries(st.text(max_size=9).map("mind-cluster/".__add__), st.text(max_size=9), max_size=3)
 _values = st.builds(LastValid, st.text(), _annotations, st.text(max_size=9), st.booleans())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from scaler.decide.world import Warning
 from scaler.informers.config_maps import ConfigMapRecord
+from scaler.state import rules_in_force
 from scaler.state.last_valid import LastValid
-from scaler.state.rules_in_force import RuleInForce, RulesInForce
+from scaler.state.rules_in_force import RuleInForce, RulesInForce, groups_of
 from tests.jobs import TWO_P_ONE_D, rule_document
 
 PAUSED = {"mind-cluster/paused": "true"}
@@ -106,3 +107,20 @@ def test_pausing_a_broken_rule_pauses() -> None:
 def test_a_version_is_read_once() -> None:
     shelf = Shelf()
     assert shelf.put(record()) is shelf.put(record())
+
+
+def test_admission_learns_the_groups_of_a_valid_rule_and_of_no_other() -> None:
+    assert groups_of(record()) == ("group0", "group1")
+    assert groups_of(record("{")) is None
+    assert groups_of(None) is None
+
+
+def test_a_new_version_is_read_anew_and_an_old_one_is_not_read_again() -> None:
+    assert groups_of(record()) is groups_of(record())
+    assert groups_of(record(rule_document({"prefill": 1}), version=2)) == ("prefill",)
+
+
+def test_however_many_rules_there_are_the_memory_is_bounded() -> None:
+    for number in range(2 * rules_in_force.MOST_GROUPS + 5):
+        assert groups_of(record(rule_document({f"group-{number}": 1}))) == (f"group-{number}",)
+    assert rules_in_force._groups.cache_info().currsize <= rules_in_force.MOST_GROUPS

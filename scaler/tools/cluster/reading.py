@@ -56,7 +56,6 @@ from scaler.rules.rule import ALL
 from scaler.rules.values import as_text, at
 from scaler.settings import Mode
 from scaler.state.cluster import ClusterState
-from scaler.state.own_config_maps import Home
 from scaler.state.world import WorldBuilder
 from scaler.tools.cluster.leader import USUAL
 from scaler.tools.cluster.records import (
@@ -115,7 +114,7 @@ class Cluster:
         """Grows with every change of anything."""
         changes, rng = Changes(), random.Random()  # noqa: S311 - jitter, no secret
         self.cache = Cache(changes, clock.now)
-        self.state = ClusterState(self.cache, changes, clock.now, Home(home))
+        self.state = ClusterState(self.cache, changes, clock.now, home)
         self.services: Store[Written] = Store(_ignore)
         self.events: Store[EventRecord] = Store(_ignore)
         self.informers: dict[Resource, Informer[Any, Any]] = dict(_informers(api, self, rng, home))

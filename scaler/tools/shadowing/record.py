@@ -94,7 +94,7 @@ class Record:
         """What an earlier leader noted. Raises KubeError."""
         self._app, noted = app, Noted(0.0)
         try:
-            noted = decode(await app.writer.get(CONFIG_MAPS, app.home.namespace, NAME))
+            noted = decode(await app.writer.get(CONFIG_MAPS, app.home, NAME))
         except NotFoundError:
             pass
         except ValueError as error:
@@ -119,8 +119,8 @@ class Record:
         body = {
             "apiVersion": CONFIG_MAPS.api_version,
             "kind": CONFIG_MAPS.kind,
-            "metadata": {"name": NAME, "namespace": app.home.namespace},
+            "metadata": {"name": NAME, "namespace": app.home},
             "data": {"readme": _HOW, "asOf": rfc3339(now)},
             "binaryData": {KEY: encode(Noted(now, self._shadow.services, self._shadow.alone))},
         }
-        await app.writer.patch(CONFIG_MAPS, app.home.namespace, NAME, body, patch_type=PatchType.APPLY)
+        await app.writer.patch(CONFIG_MAPS, app.home, NAME, body, patch_type=PatchType.APPLY)
