@@ -15,6 +15,7 @@ import structlog
 from scaler.clock import Clock, rfc3339
 from scaler.kube.api import EVENTS, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError, BadRequestError, ForbiddenError, InvalidError, NotFoundError
+from scaler.kube.metadata import object_name
 from scaler.kube.writer import Writer
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import Subject
