@@ -23,8 +23,6 @@ STEPS = 2_000
 """So many ways to move pods are tried in one call."""
 EFFORT = 1_000
 """So many in vain in the life of one `Trial`."""
-MOST_AT_ONCE = 8
-"""Of more pods than this it is worth while to see first whether there are places enough at all."""
 SEARCHED = 24
 """Of so many pods at most every placement is tried; of more, only the one that takes the most restricted first."""
 
@@ -254,20 +252,19 @@ class Trial:
             self._opened = True  # consider the nodes that have more room at this level
             self._log.extend(index for index in self.nodes.unusual if self._state(index))
         total = sum(wanted.values())
-        few = total <= MOST_AT_ONCE
-        sure = not few and self._is_in_vain(wanted, room)
-        if not sure and total <= MOST_PODS:
-            in_order = chain.from_iterable([each] * wanted[each] for each in sorted(wanted, key=by_restriction))
-            pods = [PlacedPod(each, room, next(self._numbers)) for each in in_order]
-            if all(map(self._place, pods)):
-                return pods, True
-            self.undo()
-            sure = few and self._is_in_vain(wanted, room)
-            if not sure:
-                found, sure = self._rearranged(pods)
-                if found:
-                    return pods, True
-                self.undo()
+        if total > MOST_PODS:
+            return None, self._is_in_vain(wanted, room)
+        in_order = chain.from_iterable([each] * wanted[each] for each in sorted(wanted, key=by_restriction))
+        pods = [PlacedPod(each, room, next(self._numbers)) for each in in_order]
+        if all(map(self._place, pods)):
+            return pods, True
+        self.undo()
+        if self._is_in_vain(wanted, room):
+            return None, True
+        found, sure = self._rearranged(pods)
+        if found:
+            return pods, True
+        self.undo()
         return None, sure
 
     def _place(self, pod: PlacedPod) -> bool:
