@@ -217,8 +217,8 @@ class _Pass:
         drafts = {at: Draft(known[at].demand) for at in active}
         waiting = list(drafts.values())
 
-        @cache  # most decisions evict nobody and never ask
-        def everybody(most: float) -> list[Draft]:
+        @cache  # most decisions evict nothing and never call this
+        def all_drafts(most: float) -> list[Draft]:
             positions = [at for at in self._positions[number] if at not in self.faults]
             if all(known[at].demand.priority > most for at in positions):
                 return []
@@ -232,10 +232,9 @@ class _Pass:
             in_time = draft.memory.backoff_until or draft.demand.has_turns
             turn.observe(draft, self.world, self.node_index.back_at(self.neighbours.classes(draft)) if in_time else 0.0)
             draft.shares = not self.neighbours.is_alone(draft)
-        sources = Sources(placement, self.neighbours, self.node_index, self.world, everybody)
-        sources.room_to_come = bool(self.evicted or drained) or self.node_index.is_unusual(
-            self.neighbours.classes_of(number)
-        )
+        unusual = self.node_index.is_unusual(self.neighbours.classes_of(number))
+        room_to_come = bool(self.evicted or drained) or unusual
+        sources = Sources(placement, self.neighbours, world, all_drafts, room_to_come=room_to_come)
         minimums = Minimums(sources, probing=self.probing)
         seen = self._seen(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         Arbitration(waiting, sources, minimums).run()

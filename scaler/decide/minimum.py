@@ -169,7 +169,7 @@ class Minimums:
 
     @cached_property
     def _empty(self) -> Placement:
-        return Placement(self.sources.node_index.emptied)
+        return Placement(self.placement.nodes.emptied)
 
     def _look_whether_too_large(self, demand: Demand) -> Shortage | None:
         by_group: list[Iterable[Sequence[Member]]] = []

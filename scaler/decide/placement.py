@@ -88,7 +88,7 @@ class Placement:
     """
 
     def __init__(self, nodes: NodeIndex, *, now: float = 0.0, due_back: float = 0.0) -> None:
-        self._nodes, self._trial = nodes, Trial(nodes, now=now, due_back=due_back)
+        self.nodes, self._trial = nodes, Trial(nodes, now=now, due_back=due_back)
         self._unfit: dict[tuple[PodRequests, Room], Shortage] = {}
         """What does not fit stays so until something is cancelled or granted."""
 
@@ -123,7 +123,7 @@ class Placement:
     def breadth(self, pods: PodRequests) -> int:
         """The number of nodes with free room for the most restricted of these pods, whatever is reserved there."""
         classes = [self._trial.pod_class(request) for request, _ in pods]
-        return min([len(self._nodes.fitting(each.classes, each.amounts).entries) for each in classes], default=0)
+        return min([len(self.nodes.fitting(each.classes, each.amounts).entries) for each in classes], default=0)
 
     def sums_suffice(self, pods: PodRequests) -> bool:
         """Whether, for every set of candidate nodes, the sum of what is free and not reserved would do."""
@@ -139,7 +139,7 @@ class Placement:
         """All that these groups request is there on the nodes that take any of them."""
         classes = Classes().union(*[classes for classes, _ in groups])
         amounts = sum((amounts for _, amounts in groups), Counter[int]())
-        states, entries = self._trial.states, self._nodes.fitting(classes, ()).entries
+        states, entries = self._trial.states, self.nodes.fitting(classes, ()).entries
         rest = [states[index].room[Room.FREE] if index in states else free for free, index in entries]
         return all(sum([free[at] for free in rest if free[at] > 0]) >= amount for at, amount in amounts.items())
 
@@ -164,7 +164,7 @@ class Placement:
             there = self._there(pod, room, count)
             if there < count:
                 resource = self._scarcest(request, room, count)
-                shared = any(at in pod.classes and times(pod.amounts, whole) > 1 for at, whole in self._nodes.empty)
+                shared = any(at in pod.classes and times(pod.amounts, whole) > 1 for at, whole in self.nodes.empty)
                 return Shortage(request, count, there, resource, shared=shared, undecided=undecided)
         request, count = some[0]
         resource = next((name for name, amount in request.requests if amount > 0), PODS)
@@ -182,12 +182,12 @@ class Placement:
 
     def _scarcest(self, request: PodRequest, room: Room, count: int) -> str:
         """The first resource that too few such pods would find enough of, if each requested nothing else."""
-        amounts, classes = self._trial.pod_class(request).amounts, self._nodes.taking(request.where)
-        unknown = [name for name, amount in request.requests if amount > 0 and name not in self._nodes.resources]
+        amounts, classes = self._trial.pod_class(request).amounts, self.nodes.taking(request.where)
+        unknown = [name for name, amount in request.requests if amount > 0 and name not in self.nodes.resources]
         if unknown or not amounts:
             return min(unknown, default=PODS)
         short = (one for one in amounts if self._there(self._trial.class_of((one,), classes), room, count) < count)
-        return list(self._nodes.resources)[next(short, amounts[0])[0]]
+        return list(self.nodes.resources)[next(short, amounts[0])[0]]
 
     # What a scheduler could spoil: sections 3b.6 and 3b.7 of the contract
 
@@ -229,14 +229,14 @@ class Placement:
         closed = (
             times(pod.amounts, state.whole[room])
             for index, state in self._trial.states.items()
-            if state.whole[room] is not state.whole[Room.FREE] and self._nodes.class_of[index] in pod.classes
+            if state.whole[room] is not state.whole[Room.FREE] and self.nodes.class_of[index] in pod.classes
             and not any(times(hand.amounts, state.whole[Room.FREE]) for hand in hands)
         )  # fmt: skip
         return self._trial.places(pod, room) - sum(closed)
 
     def _slack(self, pod: PodClass, room: Room) -> Slack:
-        states, class_of = self._trial.states, self._nodes.class_of
-        wholes = [free for free, at in self._nodes.fitting(pod.classes, pod.amounts).entries if at not in states]
+        states, class_of = self._trial.states, self.nodes.class_of
+        wholes = [free for free, at in self.nodes.fitting(pod.classes, pod.amounts).entries if at not in states]
         wholes += [state.whole[room] for at, state in states.items() if class_of[at] in pod.classes]
         counted = [(whole, number) for whole in wholes if (number := times(pod.amounts, whole))]
         return max([number for _, number in counted], default=0), {

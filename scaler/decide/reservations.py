@@ -18,7 +18,7 @@ import msgspec
 from scaler.decide.draft import Draft, requests_of
 from scaler.decide.groups import Group
 from scaler.decide.memory import Turns
-from scaler.decide.node_classes import Neighbours, NodeIndex
+from scaler.decide.node_classes import Neighbours
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
 from scaler.decide.placement import Placement, Reservation, Shortage
 from scaler.decide.state import Member, age, is_made, is_to_come
@@ -28,7 +28,7 @@ from scaler.rules.rule import Trade
 MOST_SETS = 16
 """So many sets of candidates are tried for one source of room."""
 
-Everybody = Callable[[float], Sequence[Draft]]
+AllDrafts = Callable[[float], Sequence[Draft]]
 """Drafts of all services that share nodes with each other; none if all have a higher priority than the given one."""
 
 
@@ -64,12 +64,11 @@ class Sources:
     """Where the minimums of one decision find room."""
 
     def __init__(
-        self, placement: Placement, neighbours: Neighbours, node_index: NodeIndex, world: World, everybody: Everybody
+        self, placement: Placement, neighbours: Neighbours, world: World, all_drafts: AllDrafts, *, room_to_come: bool
     ) -> None:
-        self.placement, self.neighbours, self.node_index, self.world = placement, neighbours, node_index, world
-        self._everybody = everybody
-        self.room_to_come = False
-        """Something may end or return that leaves room."""
+        """`room_to_come`: something may end or return that leaves room."""
+        self.placement, self.neighbours, self.world = placement, neighbours, world
+        self._all_drafts, self.room_to_come = all_drafts, room_to_come
         self.unfit: dict[object, Shortage] = {}
         """What no source of room suffices for stays so until something is cancelled or granted."""
 
@@ -193,8 +192,8 @@ class Sources:
     def victims_of(self, draft: Draft) -> list[Victim]:
         """What was evicted for this service before and is not gone."""
         uids = draft.memory.victims
-        everybody = self._everybody(math.inf) if uids else ()
-        found = {m.uid: Victim(other, m) for other in everybody for m in other.demand.members if m.uid in uids}
+        others = self._all_drafts(math.inf) if uids else ()
+        found = {m.uid: Victim(other, m) for other in others for m in other.demand.members if m.uid in uids}
         return [found[uid] for uid in uids if uid in found]
 
     def _is_under_way(self, victim: Victim) -> bool:
@@ -217,7 +216,7 @@ class Sources:
         if policy.preempt is Preempt.NEVER:
             return []
         helpful, found = self._helpful(draft), list[Victim]()
-        for other in self._everybody(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)):
+        for other in self._all_drafts(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)):
             if other is not draft and self.neighbours.share(draft, other) and _may_lose(other, draft, policy):
                 found += chain(*self._surplus(other, helpful))
         found.sort(key=lambda one: age(one.member), reverse=True)
@@ -228,7 +227,7 @@ class Sources:
         """Classes of nodes that some pod which the service misses may run on."""
         minimum, by_group = draft.demand.minimum, draft.demand.candidates
         candidates = (m for name, found in by_group.items() if minimum.get(name) or draft.demand.serves for m in found)
-        return self.node_index.classes_for(requests_of([*draft.demand.fixed, *candidates]))
+        return self.placement.nodes.classes_for(requests_of([*draft.demand.fixed, *candidates]))
 
     def _surplus(self, draft: Draft, helpful: Collection[NodeClass]) -> tuple[list[Victim], list[Victim]]:
         """Bound instances beyond the minimum with a pod on a node of these classes, newest first: those of no use
@@ -252,12 +251,12 @@ class Sources:
 
     def _leaves_room(self, member: Member) -> bool:
         """Its room would come back at once: all its nodes are well."""
-        nodes = [self.node_index.by_name.get(name) for name, _ in member.instance.seats]
+        nodes = [self.placement.nodes.by_name.get(name) for name, _ in member.instance.seats]
         return bool(nodes) and all(node is not None and node.ready for node in nodes)
 
     def _on_nodes(self, members: Iterable[Member], classes: Collection[NodeClass]) -> list[Member]:
         """Those with a pod on a schedulable node of these classes."""
-        by_name = self.node_index.by_name
+        by_name = self.placement.nodes.by_name
         return [
             member for member in members
             if any(by_name[at].schedulable and by_name[at].node_class in classes for at, _ in member.instance.seats)

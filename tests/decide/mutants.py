@@ -143,7 +143,7 @@ MUTANTS = (
            "queue.sort(key=lambda each: self.placement", "queue.sort(key=lambda each: -self.placement",
            "release"),
     Mutant("who is most restricted is told by what is not reserved", "3b.6", "placement",
-           "len(self._nodes.fitting(each.classes, each.amounts).entries) for each in classes",
+           "len(self.nodes.fitting(each.classes, each.amounts).entries) for each in classes",
            "self._there(each, Room.FREE, 10_000) for each in classes", "release"),
     Mutant("a scale-up counts on none like it", "3b.7", "placement",
            "wanted = sum(pod.reserved[: room + 1])", "wanted = sum(pod.reserved[: room + 1]) - less", "release"),
