@@ -20,7 +20,7 @@ from scaler.kube.metadata import LabelledMetadata, shared
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.limits import MAX_INSTANCE_NAME, MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count
-from scaler.workloads.kind import Membership, OwnerFacts, OwnerName, Place, identity, labels_of, number_in
+from scaler.workloads.kind import Labels, Membership, OwnerFacts, OwnerName, Place, identity, number_in
 
 APPS, AIBRIX, RBG = "apps", "orchestration.aibrix.ai", "workloads.x-k8s.io"
 """API groups of the objects that make pods."""
@@ -160,7 +160,7 @@ def membership_of(pod: LabelledMetadata) -> Membership | None:
     """None for a pod that names no rule."""
     if RULE_LABEL not in pod.labels:
         return None
-    labels = labels_of(pod.labels)
+    labels = Labels(*(pod.labels.get(name, "") for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)))
     placed = ((kind, place) for kind, place_of in KINDS.items() if (place := place_of(pod)) is not None)
     kind, place = next(placed, (PLAIN, _single(pod)))
     return Membership(
