@@ -8,12 +8,12 @@ make them, and no restarts are counted.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from scaler.rules.rule import Trade
-from tests.decide.contract import attainable
-from tests.decide.packing import packs
+from tests.decide.contract import Counts, attainable
+from tests.decide.packing import can_spoil, packs, room_of
 from tests.decide.small_worlds import POLICY, Shape, State
 from tests.decide.standing import may_evict, members, ratios, serves, share, shares, smallest, target
 
@@ -72,13 +72,13 @@ class _Judge:
     def group(self, team: int, name: str) -> list[int]:
         return [n for n in members(self.of, team, name) if self.s.insts[n].there]
 
-    def minimum_of(self, team: int) -> dict[str, int]:
+    def minimum_of(self, team: int) -> Counts:
         return smallest(self.of, self.s, team)
 
     def number(self, team: int, name: str, *states: str) -> int:
         return sum(self.state[n] in states for n in self.group(team, name))
 
-    def largest(self, team: int) -> dict[str, int]:
+    def largest(self, team: int) -> Counts:
         """The largest ratio with enough live instances."""
         found = ratios(self.of, self.s, team)
         return found[attainable(found, {g: len(self.group(team, g)) for g in found[0]})[0]]
@@ -328,7 +328,7 @@ class _Judge:
                 elif n in late or self.misses(team) or not self.alone(team) or self.another_fits(team, n):
                     self.revoke.append(n)
 
-    def too_many(self, teams: list[int], ratio: Callable[[int], Mapping[str, int]]) -> set[int]:
+    def too_many(self, teams: list[int], ratio: Callable[[int], Counts]) -> set[int]:
         """The newest of those in hands, as many as are too many for this ratio of their service."""
         found: set[int] = set()
         for team in teams:
@@ -394,12 +394,10 @@ class _Judge:
 
     def can_spoil(self, movers: Needs) -> bool:
         """Whether the scheduler can put some of these so that what is reserved for the others fits no more."""
-        return _can_spoil(
-            frozenset(self.free),
-            [(nodes & self.free, job) for nodes, job in movers],
-            self.reserved,
-            self.free,
-        )
+        place = frozenset().union(*(nodes - self.free for nodes, _ in self.reserved))
+        can_move = tuple((job, (1, nodes & self.free)) for nodes, job in movers)
+        reserved = tuple((job, (1, nodes)) for nodes, job in self.reserved)
+        return can_spoil(room_of(dict.fromkeys(self.free | place, 1)), can_move, reserved)
 
 
 def _state(s: State, number: int) -> str:
@@ -415,17 +413,3 @@ def _state(s: State, number: int) -> str:
     if inst.count("u"):
         return "part"
     return "starting" if inst.count("s") else "running"
-
-
-def _can_spoil(free: frozenset[int], movers: Needs, reserved: Needs, base: frozenset[int]) -> bool:
-    rooms = dict.fromkeys(free | frozenset().union(*(nodes - base for nodes, _ in reserved)), 1)
-    if not packs(rooms, [(1, (nodes & free) | (nodes - base)) for nodes, _ in reserved]):
-        return True
-    for place, (nodes, job) in enumerate(movers):
-        rest = movers[:place] + movers[place + 1 :]
-        own = next((at for at, (_, whose) in enumerate(reserved) if whose == job), None)
-        left = reserved if own is None else reserved[:own] + reserved[own + 1 :]
-        for node in nodes & free:
-            if _can_spoil(free - {node}, rest, left, base):
-                return True
-    return False

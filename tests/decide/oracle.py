@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
 from scaler.decide.world import Instance, Policy, Reason, Service, State, Warning, World
-from scaler.rules.rule import CountsFrom, Ratio, Rule
-from tests.decide.contract import attainable, covers, target_of
+from scaler.rules.rule import CountsFrom
+from tests.decide.contract import Counts, attainable, covers, limited, target_of
 
 
 class Seen(NamedTuple):
@@ -31,28 +31,14 @@ class Seen(NamedTuple):
         return self.service.instances
 
     @property
-    def full(self) -> Rule | None:
-        return self.service.rule
+    def full(self) -> list[Counts]:
+        """Ratios of the rule; empty where there is none."""
+        return [ratio.counts for ratio in self.service.rule.ratios] if self.service.rule else []
 
     @property
-    def left_out(self) -> int:
-        """Ratios that are larger than the smallest one with as many instances as are wanted."""
-        totals = [sum(ratio.counts.values()) for ratio in self.full.ratios] if self.full else []
-        return max((place for place, total in enumerate(totals) if total >= self.service.replicas), default=0)
-
-    @property
-    def is_limited(self) -> bool:
-        """As many are wanted as the rule names, or fewer."""
-        return self.full is not None and self.service.replicas <= sum(self.full.ratios[0].counts.values())
-
-    @property
-    def rule(self) -> Rule | None:
-        """As if the ratios that are left out were not there; at 0 nothing is wanted of any group."""
-        if self.full is None or not self.is_limited:
-            return self.full
-        ratios = self.full.ratios[self.left_out :] if self.service.replicas else (Ratio({}, {}),)
-        largest = {group: ratios[0].counts.get(group, 0) for group in self.full.groups}
-        return Rule((Ratio(largest, self.full.ratios[0].sizes), *ratios[1:]))
+    def ratios(self) -> list[Counts]:
+        """As if the larger ones were not there, where fewer instances are wanted."""
+        return limited(self.full, self.service.replicas) if self.full else []
 
 
 @dataclass(frozen=True)
@@ -83,24 +69,22 @@ def judge(world: World) -> Judgement:
     states = {one.uid: state(one, seen) for one in seen.instances}
     if not service.key.rule:
         return without_rule(seen, states)
-    if seen.rule is None:
+    if not seen.full:
         held = [one for one in seen.instances if states[one.uid] is State.HELD]
         return Judgement(states=states, held={one.uid: barred(one, seen) or Reason.RULE_MISSING for one in held})
     return with_rule(seen, states)
 
 
 def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
-    rule = seen.rule
-    assert rule is not None
+    ratios = seen.ratios
     held = [one for one in seen.instances if states[one.uid] is State.HELD]
     named = (one.group for one in seen.instances if one.group is not None)
-    groups = sorted({*named, *rule.groups})
+    groups = sorted({*named, *ratios[0]})
     run = {group: members(seen, group, counts_as_running) for group in groups}
     placed = {group: run[group] + members(seen, group, is_in_flight) for group in groups}
     live = {group: len(members(seen, group, is_live)) - passing(seen, group) for group in groups}
-    ratios = [ratio.counts for ratio in rule.ratios]
     index, complete = target_of(ratios, {group: len(run[group]) for group in groups}, live)
-    said = index + (seen.left_out if seen.is_limited else 0) if seen.service.replicas else -1
+    said = index + len(seen.full) - len(ratios) if seen.service.replicas else -1
     target = {group: ratios[index].get(group, 0) for group in groups}
     occupied = {group: counted(placed[group], target[group], seen) for group in groups}
     running = {group: min(len(run[group]), occupied[group]) for group in groups}
@@ -119,7 +103,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     bound = {group: sum(bool(one.bound) for one in placed[group] if one not in run[group]) for group in groups}
     short = any(running[group] + bound[group] < target[group] for group in groups)
     most = target if short else largest  # nobody knows what is free: surplus could take it from what is missing
-    drains = [drained(seen, group, rule.ratios[0].counts[group], target[group], run[group]) for group in rule.groups]
+    drains = [drained(seen, group, number, target[group], run[group]) for group, number in ratios[0].items()]
     going_down = [one for going, _ in drains for one in going]
     back = [beyond(seen, group, placed[group], target[group], most[group]) for group in groups]
     going = [one for group in back for one in group] if seen.policy.revoke else []
@@ -175,7 +159,7 @@ def drained(
             comes_again = not (one.irreplaceable or one.unheld)
             if len(left) > wanted + paired and may and comes_again and affordable(one, seen) == pays and one in left:
                 gone.append(one)
-    return (going, staying) if seen.is_limited else ([], [])
+    return (going, staying) if seen.service.replicas <= sum(seen.full[0].values()) else ([], [])
 
 
 def pairs_that_end(owner: str, group: str, placed: list[Instance], running: list[Instance], seen: Seen) -> int:
@@ -371,9 +355,9 @@ def barred(one: Instance, seen: Seen) -> Reason | None:
     refused = memory.refused and seen.now < memory.refused_until and one.generation == memory.refused_generation
     causes = {
         one.label_problem: one.label_problem is not None,
-        Reason(problem.value): seen.rule is None and seen.service.key.rule != "",
-        Reason.GROUP_UNKNOWN: seen.rule is not None and one.group not in seen.rule.groups,
-        Reason.PAUSED: seen.service.options.paused and seen.rule is not None,
+        Reason(problem.value): not seen.full and seen.service.key.rule != "",
+        Reason.GROUP_UNKNOWN: bool(seen.full) and one.group not in seen.full[0],
+        Reason.PAUSED: seen.service.options.paused and bool(seen.full),
         Reason.JOB_INVALID: bool(one.faults),
         Reason.NAME_TAKEN: bool(one.name_taken),
         Reason.CREATE_REFUSED: bool(refused),
@@ -389,15 +373,13 @@ def waiting(
     given: dict[str, list[Instance]],
 ) -> Reason:
     """Above the largest ratio, counting those before it in the queue; else it waits for its turn."""
-    assert seen.rule is not None
-    assert seen.full is not None
     group = one.group or ""
     places = [*seated[group], *given[group]]
     queue = [other for other in oldest(held, group, seen) if other not in given[group]]
     number = len(places) - pairs(places, seen) + queue.index(one)
-    if number >= seen.full.ratios[0].counts.get(group, 0):
+    if number >= seen.full[0].get(group, 0):
         return Reason.NOT_IN_RATIO
-    if number >= seen.rule.ratios[0].counts.get(group, 0):
+    if number >= seen.ratios[0].get(group, 0):
         return Reason.SCALED_DOWN
     return Reason.REVOKED if remembered(one, seen).revoked else Reason.WAITING_FOR_RATIO
 

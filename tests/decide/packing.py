@@ -37,14 +37,21 @@ def taken(room: Room, node: int, units: int) -> Room:
     return tuple((each, left - units if each == node else left) for each, left in room if each != node or left > units)
 
 
+Owned = tuple[tuple[int, Pod], ...]
+"""Pods, each behind the number of its job."""
+
+
 @lru_cache(maxsize=1 << 16)
-def can_spoil(room: Room, movers: tuple[Pod, ...], reserved: tuple[Pod, ...]) -> bool:
-    """Whether the scheduler can put some of the movers, one after the other, so that what is reserved fits no more."""
-    if not packs(room, reserved):
+def can_spoil(room: Room, movers: Owned, reserved: Owned) -> bool:
+    """Whether the scheduler can put some of the movers, one after the other, so that what is reserved for the others
+    fits no more: what is bound needs its own reservation no longer."""
+    if not packs(room, [pod for _, pod in reserved]):
         return True
-    for place, (units, nodes) in enumerate(movers):
+    for place, (job, (units, nodes)) in enumerate(movers):
         rest = movers[:place] + movers[place + 1 :]
+        own = next((at for at, (whose, _) in enumerate(reserved) if whose == job), len(reserved))
+        others = reserved[:own] + reserved[own + 1 :]
         for node, left in room:
-            if node in nodes and left >= units and can_spoil(taken(room, node, units), rest, reserved):
+            if node in nodes and left >= units and can_spoil(taken(room, node, units), rest, others):
                 return True
     return False

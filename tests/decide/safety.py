@@ -158,15 +158,16 @@ def _spoilt(of: Shape, s: State, made: Decision, done: dict[type, list[int]]) ->
     new = [number for number in done[Admit] if serves(of, s, of.jobs[number].team)]
     if not new:
         return
-    reserved: list[Pod] = []
+    reserved: list[int] = []
     for team in range(len(of.teams)):
         mine = [n for n in of.of(team) if n not in done[Revoke] and (n in done[Admit] or s.insts[n].count("u"))]
         whole = [c for c in minimums(of, s, made.memory, team) if set(c) <= set(mine)]
         if not serves(of, s, team) and shares(of, s, team) and whole and not in_backoff(made, team):
-            reserved += pods_of(of, s, whole[0])
-    movers = tuple(pod for number in new if shares(of, s, of.jobs[number].team) for pod in pods_of(of, s, (number,)))
+            reserved += whole[0]
+    movers = [number for number in new if shares(of, s, of.jobs[number].team)]
+    owned = [tuple((n, pod) for n in jobs for pod in pods_of(of, s, (n,))) for jobs in (movers, reserved)]
     room = room_of(free(of, s))
-    if packs(room, reserved) and can_spoil(room, movers, tuple(reserved)):
+    if packs(room, [pod for _, pod in owned[1]]) and can_spoil(room, *owned):
         yield "S9: a scale-up that is admitted can spoil what is reserved"
 
 

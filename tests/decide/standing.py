@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
 from scaler.decide.world import Preempt
 from tests.builders import GROUPS, NOW, rule
-from tests.decide.contract import covers, target_of
+from tests.decide.contract import Counts, covers, limited, target_of
 from tests.decide.packing import Pod
 from tests.decide.small_worlds import POLICY, Inst, Shape, State, key, uid, unbound_pods, wanted
 
@@ -42,13 +42,10 @@ def members(of: Shape, team: int, group: str) -> list[int]:
     return [number for number in of.of(team) if GROUPS[of.jobs[number].letter] == group]
 
 
-def ratios(of: Shape, s: State, team: int) -> list[dict[str, int]]:
+def ratios(of: Shape, s: State, team: int) -> list[Counts]:
     """Of its rule, those that are not larger than the smallest with as many instances as are wanted."""
     ladder = rule(of.teams[team].ladder)
-    full = [{group: ratio.of(group) for group in ladder.groups} for ratio in ladder.ratios]
-    if not s.replicas[team]:
-        return [dict.fromkeys(full[0], 0)]
-    return full[max((at for at, ratio in enumerate(full) if sum(ratio.values()) >= s.replicas[team]), default=0) :]
+    return limited([{group: ratio.of(group) for group in ladder.groups} for ratio in ladder.ratios], s.replicas[team])
 
 
 def is_limited(of: Shape, s: State, team: int) -> bool:
@@ -56,7 +53,7 @@ def is_limited(of: Shape, s: State, team: int) -> bool:
     return s.replicas[team] <= rule(of.teams[team].ladder).largest.total
 
 
-def smallest(of: Shape, s: State, team: int) -> dict[str, int]:
+def smallest(of: Shape, s: State, team: int) -> Counts:
     return ratios(of, s, team)[-1]
 
 
@@ -65,7 +62,7 @@ def serves(of: Shape, s: State, team: int) -> bool:
     return covers({group: sum(runs(s, n) for n in members(of, team, group)) for group in least}, least)
 
 
-def target(of: Shape, s: State, team: int) -> dict[str, int]:
+def target(of: Shape, s: State, team: int) -> Counts:
     found = ratios(of, s, team)
     groups = found[0]
     live = {group: _lasting(of, s, members(of, team, group)) for group in groups}
