@@ -44,7 +44,7 @@ from tests.faults import Faults
 from tests.jobs import QUEUE, manifest
 from tests.repeat import played
 from tests.simulation import kinds
-from tests.simulation.cast import TIMINGS, machines, makers
+from tests.simulation.actors import TIMINGS, machines, owners
 
 REST = 600.0
 """Seconds without a write after which the world counts as being at rest."""
@@ -171,7 +171,7 @@ class Stage:
     def _actors(self) -> list[Actor]:
         api, clock, made = self.cluster.client, self.clock, self._made
         if made.world.gated:
-            others = [Quota(api("quota"), clock), *makers(api("makers"), clock)]
+            others = [Quota(api("quota"), clock), *owners(api("makers"), clock)]
             return [*others, *machines(api("machines"), clock, made.seed, gangs=made.gangs)]
         return [
             GangScheduler(api("scheduler"), gangs=made.gangs),

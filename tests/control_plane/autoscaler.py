@@ -36,7 +36,6 @@ class Autoscaler:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.load = 0.0
-        self.asked = 0
         self._plane = plane
         self._clock = wall_clock()
 
@@ -63,7 +62,6 @@ class Autoscaler:
                 ],
             }  # fmt: skip
             return web.json_response(found)
-        self.asked += 1
         value = {"metricName": "load", "metricLabels": {}, "value": f"{self.load * 1000:.0f}m"}
         item = {**value, "timestamp": rfc3339(self._clock.now())}
         return web.json_response(

@@ -60,7 +60,7 @@ class Project:
 
     @property
     def flags(self) -> list[str]:
-        """What `go build` is told. Without the version Kubernetes calls itself v0.0.0, and clients believe it."""
+        """Flags of `go build`. Without the version Kubernetes calls itself v0.0.0, and clients believe it."""
         link = "-s -w"
         if self.upstream == "k8s.io/kubernetes":
             major, minor, _ = self.version.split(".")
@@ -249,7 +249,7 @@ def _copy_files(project: Project, toolchain: Toolchain, folder: Path) -> None:
 
 @contextmanager
 def made_once(folder: Path) -> Iterator[Path | None]:
-    """A folder to fill, which becomes `folder` when everything went well: whoever sees it, sees it whole. None where it
+    """A folder to fill, which becomes `folder` when everything went well, so that no reader sees a part. None where it
     is there. One at a time among all processes; the lock goes with the process that holds it."""
     if folder.is_dir():
         yield None

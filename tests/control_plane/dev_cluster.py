@@ -56,16 +56,16 @@ async def _keep_up(plane: ControlPlane, nodes: int) -> None:
             flush=True,
         )  # fmt: skip
         try:
-            await _until_asked()
+            await _until_signalled()
         finally:
             patience.cancel()
 
 
-async def _until_asked() -> None:
-    asked = asyncio.Event()
+async def _until_signalled() -> None:
+    signalled = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, asked.set)
-    await asked.wait()
+        asyncio.get_running_loop().add_signal_handler(number, signalled.set)
+    await signalled.wait()
     print("Stopping.", flush=True)
 
 

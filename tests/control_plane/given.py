@@ -101,7 +101,7 @@ def volcano_programs(folder: Path, kubeconfig: Path) -> list[Program]:
 
 
 def ascend_operator_program(folder: Path, kubeconfig: Path) -> Program:
-    """To be started. Gangs on and the API server asked as often as its own manifest has it; no port is opened."""
+    """To be started. Gangs, and requests to the API server as often as in its own manifest; no port is opened."""
     name = "ascend-operator"
     flags = ("--enableGangScheduling=true", "--kubeApiQps=800", "--kubeApiBurst=800")
     log = folder / name / "operator.log"  # it changes the rights of the folder that its log is in

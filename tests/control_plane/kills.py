@@ -3,7 +3,7 @@
     python -m tests.control_plane.kills --kills 500 [--replicas 2] [--seed 1]
 
 Replicas of `scaler run` are killed from the first moment of their lives on, while instances and nodes are lost and come
-back. What is asked is asked of the API server's own audit log and of a watch. Must not: read what the scaler says.
+back. The API server's own audit log and a watch are judged. Must not: read what the scaler says.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ SERVICES = (
 )
 QUICK = (*LEASE, "--lease-duration", "4", "--renew-deadline", "3", "--retry-period", "0.3")
 CHECK_EVERY = 25
-"""Kills between two looks at whether all is as it should be once nobody is killed."""
+"""Kills between two looks at whether all is as it should be while none is killed."""
 LIFE = 5.0
 """Seconds that a life lasts at most: starting takes about one of them."""
 REST = 180.0
-"""Seconds in which every service must run whole once nobody is killed: a second or two on a machine at leisure."""
+"""Seconds in which every service must run whole when the kills pause: a second or two on a machine at leisure."""
 OPTIONS = PlaneOptions(
     crds=definitions(),
     audit=True,
@@ -153,7 +153,7 @@ class Killing:
         self.counts["kills"] += 1
 
     async def at_rest(self) -> None:
-        """Nobody is killed, all nodes are back: every service runs whole, and nobody logged an error."""
+        """All nodes are back: every service runs whole, and no replica logs an error."""
         for node in self._nodes():
             await self._stage.node(node, NodeFate.READY)
         self._fill_up()

@@ -44,7 +44,7 @@ class Proxy:
         self.refuse = False
         """New connections are reset at once."""
         self.silent = False
-        """Nothing passes in either direction, and nobody is told (a partition)."""
+        """Nothing passes in either direction, without a sign of it (a partition)."""
         self._upstream = port
         self._tls = ssl.create_default_context(cafile=str(authority))
         self._writers: set[asyncio.StreamWriter] = set()
@@ -157,7 +157,7 @@ class _Connection:
 
 
 def _drop(writer: asyncio.StreamWriter) -> None:
-    """Reset the connection; `close` only tells asyncio that nobody forgot it."""
+    """Reset the connection; `close` keeps asyncio from a warning."""
     writer.transport.abort()
     writer.close()
 

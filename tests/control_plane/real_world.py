@@ -44,7 +44,7 @@ DIVIDED = (
 
 
 def compressed(scenario: Scenario, factor: float) -> Scenario:
-    """The same story told faster."""
+    """The same story, faster."""
     document = scenario.model_dump(mode="json", exclude_unset=True)
     timing = scenario.timing.model_dump(mode="json")
     faster = {"timing": {key: _divided(value, factor) for key, value in timing.items()}, "until": scenario.until}
@@ -113,7 +113,7 @@ class _Runner:
         self._process = process
         process.start()
         try:
-            while process.exit_code is None:  # noqa: ASYNC110 - a process tells nobody when it ends
+            while process.exit_code is None:  # noqa: ASYNC110 - a process does not say when it ends
                 await asyncio.sleep(0.1)
             raise RuntimeError(process.tail())
         finally:

@@ -77,7 +77,7 @@ class ScalerProcess(Program):
 async def scaler(
     folder: Path, kubeconfig: Path, *, name: str = "scaler", flags: Sequence[str] = LEASE, module: str = "scaler"
 ) -> AsyncIterator[ScalerProcess]:
-    """A replica that is ready, until the block ends; it is asked to stop, so that its Lease is free at once."""
+    """A replica that is ready, until the block ends; SIGTERM ends it, so that its Lease is free at once."""
     process = ScalerProcess(name, folder, kubeconfig, flags, module=module)
     try:
         process.start()

@@ -111,7 +111,7 @@ class Stage:
         return str(pod["spec"]["nodeName"])
 
     async def clear(self) -> None:
-        """Leave no nodes to the next test; whoever made pods removes them before."""
+        """Leave no nodes to the next test; the owners of pods are gone before."""
         for name in self._specs:
             await self.api.delete(NODES, None, name)
 
@@ -128,7 +128,7 @@ async def until(
 ) -> T:  # fmt: skip
     """Wait until what is read fits, and give it. AssertionError that says what did not come, and what is there instead.
 
-    An API server that cannot answer now, after a restart for example, is asked again.
+    An API server that cannot answer now, after a restart for example, is read again.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

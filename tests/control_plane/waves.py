@@ -2,8 +2,8 @@
 
     python -m tests.control_plane.waves --seconds 600 [--platform ascend-jobs] [--shape noise] [--seed 1]
 
-A watch of its own asks three things: does the service ever fall below the ratio ordered, is a pod ever deleted that
-nobody ordered, and what do the NPUs held differ from those that the ladder needs. Must not: read what the scaler says.
+A watch of its own judges three things: does the service ever fall below the ratio ordered, is a pod ever deleted
+without an order, what do the NPUs held differ from those that the ladder needs. Must not: read what the scaler says.
 """
 
 from __future__ import annotations
@@ -48,21 +48,12 @@ PLATFORMS: dict[str, Platform] = {
 }
 
 
-def _square(_die: random.Random) -> Iterator[float]:
-    return itertools.cycle((4, 2, 4, 0))
-
-
-def _sawtooth(_die: random.Random) -> Iterator[float]:
-    return itertools.cycle((0, 1, 2, 2.5, 3.5, 6))
-
-
-def _noise(die: random.Random) -> Iterator[float]:
-    return (die.choice((0, die.uniform(0, 5), 4)) for _ in itertools.count())
-
-
 SHAPES: dict[str, Callable[[random.Random], Iterator[float]]] = {
-    "square": _square, "sawtooth": _sawtooth, "noise": _noise
-}  # fmt: skip
+    "square": lambda _: itertools.cycle((4, 2, 4, 0)),
+    "sawtooth": lambda _: itertools.cycle((0, 1, 2, 2.5, 3.5, 6)),
+    "noise": lambda die: (die.choice((0, die.uniform(0, 5), 4)) for _ in itertools.count()),
+}
+"""Loads, one after the other."""
 
 
 class Orders(Watcher):
@@ -134,10 +125,10 @@ class Orders(Watcher):
     def _bound(self) -> dict[str, str]:
         """Groups of the service's pods that have a node, by uid."""
         jobs = {objects.uid(job): job for job in self.mirror.all(ASCEND_JOBS)}
-        told = [(pod, jobs.get(objects.owner_uid(pod), pod)) for pod in self.mirror.all(PODS) if objects.node_of(pod)]
+        found = [(pod, jobs.get(objects.owner_uid(pod), pod)) for pod in self.mirror.all(PODS) if objects.node_of(pod)]
         return {
             objects.uid(pod): objects.scaling_labels(about).get(GROUP_LABEL, "")
-            for pod, about in told
+            for pod, about in found
             if service_of(about) == self._service
         }
 

@@ -142,7 +142,7 @@ def _occupies(condition: Condition) -> bool:
 
 
 def _came_back(was: Condition, now: Condition) -> bool:
-    """Its node returned: nobody admitted it. A pod that is made waits for a node first."""
+    """Its node returned: it was not admitted. A pod that is made waits for a node first."""
     return was is Condition.BROKEN and now in (Condition.STARTING, Condition.RUNNING)
 
 

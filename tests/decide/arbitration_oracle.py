@@ -165,7 +165,7 @@ class _Judge:
         missing = self.fixed(team) + [
             n for g, number in self.lacks(team).items() if number for n in self.candidates(team, g)
         ]
-        return any(self.seats([job]) & self.of.jobs[n].nodes for n in missing)
+        return any(self.nodes_left([job]) & self.of.jobs[n].nodes for n in missing)
 
     def _on_ready_nodes(self, job: int) -> bool:
         return all(self.s.nodes[at][0] in "RC" for _, at in self.s.insts[job].pods if at >= 0)
@@ -180,7 +180,7 @@ class _Judge:
         ]
         return [n for *_, n in sorted(found)]
 
-    def seats(self, jobs: list[int]) -> frozenset[int]:
+    def nodes_left(self, jobs: list[int]) -> frozenset[int]:
         """Nodes that these leave behind, as far as they can be used."""
         places = (at for n in jobs for phase, at in self.s.insts[n].pods if phase in "sr")
         return frozenset(at for at in places if self.s.nodes[at][0] == "R")
@@ -193,7 +193,7 @@ class _Judge:
         still = self.surplus(team, running=False, helps=team) if own else []
         running = self.surplus(team, running=True, helps=team) if own else []
         elsewhere = self.victims_elsewhere(team)
-        come = self.free | self.ends | self.seats(self.nominated)
+        come = self.free | self.ends | self.nodes_left(self.nominated)
         tries: list[tuple[str, frozenset[int], list[int]]] = [
             ("free", self.free, []),
             ("own that does not run", self.free, still),
@@ -213,7 +213,7 @@ class _Judge:
                         fewer = [each for each in left if each != one]
                         if self.placed(team, choice, room, fewer):
                             left = fewer
-                    return choice, self.all_needs(team, choice, room | self.seats(left)), name, left
+                    return choice, self.all_needs(team, choice, room | self.nodes_left(left)), name, left
         return None
 
     def all_needs(self, team: int, choice: list[int], room: frozenset[int]) -> Needs:
@@ -222,15 +222,15 @@ class _Judge:
         return [need for n in [*parts, *choice] for need in self.needs(n, room)]
 
     def placed(self, team: int, choice: list[int], room: frozenset[int], victims: list[int]) -> bool:
-        return self.fit(self.all_needs(team, choice, room | self.seats(victims)))
+        return self.fit(self.all_needs(team, choice, room | self.nodes_left(victims)))
 
     # in order
 
     def judge(self) -> Opinion:
         teams = [team for team in range(len(self.of.teams)) if any(self.s.insts[n].there for n in self.of.of(team))]
-        self.loose = [n for n, inst in enumerate(self.s.insts) if inst.bound and inst.count("u")]
+        self.bound_in_part = [n for n, inst in enumerate(self.s.insts) if inst.bound and inst.count("u")]
         self.kept: list[int] = []
-        for n in self.loose:
+        for n in self.bound_in_part:
             if self.fit(self.needs(n, self.free)):
                 self.reserved += self.needs(n, self.free)
                 self.kept.append(n)

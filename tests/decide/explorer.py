@@ -100,7 +100,7 @@ class Explorer:
         self._decisions: dict[Key, Decision] = {}
         self._found: dict[str, list[int]] = {}
 
-    def run(self, traces: int = 1) -> Result:
+    def run(self) -> Result:
         start = time.process_time()
         self._add(initial(self.of), None)
         place = 0
@@ -116,7 +116,7 @@ class Explorer:
         if self.whole:
             longest = self._at_rest(serving)
         found = tuple(Found(what, len(where), where[0]) for what, where in self._found.items())
-        shown = tuple(self.trace(one) for one in found[:traces])
+        shown = tuple(self.trace(one) for one in found[:1])
         took = time.process_time() - start
         return Result(self.of, len(self.states), self.whole, self.prompt, found, dict(serving), longest, took, shown)
 
@@ -340,17 +340,17 @@ def _turns_at_once(states: list[int], inner: list[tuple[int, Edge]]) -> bool:
     return len(components) < len(states) or any(at in fast[at] for at in range(len(states)))
 
 
-def explored(of: Shape, most: int, seconds: float, traces: int = 1) -> Result:
+def explored(of: Shape, most: int, seconds: float) -> Result:
     """Every state; where they are too many, every state in which a prompt controller lets the world come."""
-    result = Explorer(of, most=most, seconds=seconds).run(traces)
-    return result if result.whole or result.found else Explorer(of, most=most, seconds=seconds, prompt=True).run(traces)
+    result = Explorer(of, most=most, seconds=seconds).run()
+    return result if result.whole or result.found else Explorer(of, most=most, seconds=seconds, prompt=True).run()
 
 
-def explore(shapes: Iterable[Shape], most: int, seconds: float, traces: int = 1) -> int:
+def explore(shapes: Iterable[Shape], most: int, seconds: float) -> int:
     """Explores each, says what came out, and how many had something wrong."""
     start, results = time.process_time(), list[Result]()
     for of in shapes:
-        result = explored(of, most, seconds, traces)
+        result = explored(of, most, seconds)
         results.append(result)
         how = "" if result.whole and not result.prompt else " prompt" if result.whole else " NOT ALL"
         print(
@@ -382,15 +382,14 @@ def main(arguments: list[str]) -> int:
     for one in (named, drawn):
         one.add_argument("--most", type=int, default=20_000)
         one.add_argument("--each", type=float, default=60.0, help="seconds of CPU")
-        one.add_argument("--traces", type=int, default=1)
-    told = parser.parse_args(arguments)
-    until = time.monotonic() + told.seconds if told.what == "random" else 0.0
+    args = parser.parse_args(arguments)
+    until = time.monotonic() + args.seconds if args.what == "random" else 0.0
     shapes = (
-        itertools.takewhile(lambda _: time.monotonic() < until, endless(told.seed))
-        if told.what == "random"
-        else (of for of in chosen() if told.part in of.name)
+        itertools.takewhile(lambda _: time.monotonic() < until, endless(args.seed))
+        if args.what == "random"
+        else (of for of in chosen() if args.part in of.name)
     )
-    return min(1, explore(shapes, told.most, told.each, told.traces))
+    return min(1, explore(shapes, args.most, args.each))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def ends(starts: Iterable[N], steps: Callable[[N], Iterator[N]]) -> list[N]:
 def left(
     starts: Iterable[N], steps: Callable[[N], Iterable[N]], on_cycle: Callable[[Iterable[N]], None] = lambda _: None
 ) -> Iterator[N]:
-    """Depth first, each node once, after all that it leads to (but on a cycle, which is told)."""
+    """Depth first, each node once, after all that it leads to (but on a cycle: `on_cycle` is called with it)."""
     done: set[N] = set()
     for start in starts:
         path: dict[N, Iterator[N]] = {} if start in done else {start: iter(steps(start))}

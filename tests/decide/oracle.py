@@ -95,8 +95,8 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         return Judgement(said, complete, serves, states, held=reasons, counts=counts)
     largest = {group: ratios[attainable(ratios, live)[0]].get(group, 0) for group in groups}
     healed = {group: heal(seen, group, placed[group], target[group]) for group in groups}
-    seated = {group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)] for group in groups}
-    given = {group: give_places(held, group, seen, seated[group], target[group]) for group in groups}
+    in_slots = {group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)] for group in groups}
+    given = {group: give_slots(held, group, seen, in_slots[group], target[group]) for group in groups}
     chosen = [one for group in groups for one in given[group]]
     ready = [one for one in chosen if is_ready_to_go(one)]
     admit = frozenset(one.uid for one in tried_first(ready, seen, serves=serves))
@@ -112,7 +112,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         if one in ready
         else Reason.WAITING_FOR_SCHEDULER
         if one in chosen
-        else barred(one, seen) or waiting(one, seen, seated, held, given)
+        else barred(one, seen) or waiting(one, seen, in_slots, held, given)
         for one in held
         if one.uid not in admit
     }
@@ -212,15 +212,15 @@ def counted(placed: list[Instance], target: int, seen: Seen) -> int:
 
 
 def passing(seen: Seen, group: str) -> int:
-    """Live instances beyond what owners in the middle of a rollout are told to have; without that, one of each pair."""
+    """Live instances beyond what owners in the middle of a rollout are to have; without that, one of each pair."""
     alive = members(seen, group, is_live)
-    makers = {one.owner for one in members(seen, group, is_passing)}
-    return sum(of_one_maker(seen, group, [one for one in alive if one.owner == maker], maker) for maker in makers)
+    owners = {one.owner for one in members(seen, group, is_passing)}
+    return sum(of_one_owner(seen, group, [one for one in alive if one.owner == owner], owner) for owner in owners)
 
 
-def of_one_maker(seen: Seen, group: str, alive: list[Instance], maker: str) -> int:
-    outdated = sum(one.owner == maker for one in members(seen, group, is_passing))
-    wanted = max(one.wanted for one in members(seen, group, lambda one, _: one.owner == maker))
+def of_one_owner(seen: Seen, group: str, alive: list[Instance], owner: str) -> int:
+    outdated = sum(one.owner == owner for one in members(seen, group, is_passing))
+    wanted = max(one.wanted for one in members(seen, group, lambda one, _: one.owner == owner))
     return min(outdated, sum(not one.outdated for one in alive), max(0, len(alive) - wanted))
 
 
@@ -242,7 +242,7 @@ def may_stay(one: Instance, placed: list[Instance], target: int, seen: Seen) -> 
     return slots <= target or slots == len(without) - pairs(without, seen)
 
 
-def give_places(held: list[Instance], group: str, seen: Seen, placed: list[Instance], target: int) -> list[Instance]:
+def give_slots(held: list[Instance], group: str, seen: Seen, placed: list[Instance], target: int) -> list[Instance]:
     """In order, those that can go at once first; a held one whose pods are yet to come keeps what is left."""
     queue = oldest(held, group, seen)
     given: list[Instance] = []
@@ -368,15 +368,15 @@ def barred(one: Instance, seen: Seen) -> Reason | None:
 def waiting(
     one: Instance,
     seen: Seen,
-    seated: dict[str, list[Instance]],
+    in_slots: dict[str, list[Instance]],
     held: list[Instance],
     given: dict[str, list[Instance]],
 ) -> Reason:
     """Above the largest ratio, counting those before it in the queue; else it waits for its turn."""
     group = one.group or ""
-    places = [*seated[group], *given[group]]
+    slots = [*in_slots[group], *given[group]]
     queue = [other for other in oldest(held, group, seen) if other not in given[group]]
-    number = len(places) - pairs(places, seen) + queue.index(one)
+    number = len(slots) - pairs(slots, seen) + queue.index(one)
     if number >= seen.full[0].get(group, 0):
         return Reason.NOT_IN_RATIO
     if number >= seen.ratios[0].get(group, 0):
@@ -388,9 +388,9 @@ def heal(seen: Seen, group: str, placed: list[Instance], target: int) -> list[In
     """Missing members come back while running + in flight stays within the target, counting the instance itself."""
     healed: list[Instance] = []
     for one in sorted((one for one in seen.instances if one.group == group), key=age):
-        seated = [*placed, *(other for other in healed if has_no_slot(other, seen))]
+        in_slots = [*placed, *(other for other in healed if has_no_slot(other, seen))]
         joins = has_no_slot(one, seen)
-        may = may_join(one, seated, target, seen) if joins else may_stay(one, seated, target, seen)
+        may = may_join(one, in_slots, target, seen) if joins else may_stay(one, in_slots, target, seen)
         if may and is_partial(one, seen):
             healed.append(one)
     return healed

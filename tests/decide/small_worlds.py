@@ -274,7 +274,7 @@ def instance(of: Shape, number: int, inst: Inst, away: frozenset[int]) -> Instan
 
 
 def wanted(of: Shape, number: int) -> int:
-    """How many its owner is told to have; 0 where there is no rollout."""
+    """Instances that its owner is to have; 0 where there is no rollout."""
     owner = of.owner(number)
     return sum(not job.outdated and of.owner(n) == owner for n, job in enumerate(of.jobs)) if owner else 0
 
@@ -388,14 +388,14 @@ def _all(inst: Inst, changes: dict[Spot, Spot]) -> Inst:
 def _refused(memory: Memory, team: int, number: int) -> Memory:
     """The API server said no; tried again after times that fit the others' limits."""
     name = str(key(team))
-    told = refuse(memory, key(team), uid(number), "exceeded quota", now=NOW, generation=0)
-    mine = told.services[name].instances[uid(number)]
+    refused = refuse(memory, key(team), uid(number), "exceeded quota", now=NOW, generation=0)
+    mine = refused.services[name].instances[uid(number)]
     times = min(mine.refused_times, 3)
     mine = msgspec.structs.replace(mine, refused_times=times, refused_until=NOW + 30 * 2 ** (times - 1))
     changed = msgspec.structs.replace(
-        told.services[name], instances={**told.services[name].instances, uid(number): mine}
+        refused.services[name], instances={**refused.services[name].instances, uid(number): mine}
     )
-    return msgspec.structs.replace(told, services={**told.services, name: changed})
+    return msgspec.structs.replace(refused, services={**refused.services, name: changed})
 
 
 # How the rest of the world moves

@@ -1,4 +1,4 @@
-"""A service of any workload kind with everybody who has a hand in it, and witnesses that look at every change.
+"""A service of any workload kind with every controller that takes part, and witnesses that look at every change.
 
 Must not: look into the controller, or share code with it in what judges it.
 """
@@ -28,8 +28,8 @@ from tests.deployed_operator import deployment
 from tests.jobs import QUEUE, manifest
 from tests.rig import at_work
 from tests.sim.stage import Stage
+from tests.simulation.actors import machines, owners
 from tests.simulation.applying import apply
-from tests.simulation.cast import machines, makers
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
 
 LOOK, MOMENT = 0.5, 3.0
@@ -120,7 +120,7 @@ class KindsStage(Stage):
         said = view_of(self.cluster).reasons
         return [said.get((one.service, one.name), "") for one in self.instances(group)]
 
-    def told(self, warning: str) -> set[str]:
+    def warned_about(self, warning: str) -> set[str]:
         """The names of instances about which there is an event with this reason."""
         return {event["involvedObject"]["name"] for event in self.cluster.peek(EVENTS) if event["reason"] == warning}
 
@@ -162,9 +162,9 @@ class KindsStage(Stage):
 
     def _on_release(self, pod: Object, what: str) -> None:
         """S1: no admission takes a group above the target of its last decision, a pair of revisions counted once."""
-        everybody = view_of(self.cluster).instances
-        mine = next(one for one in everybody if any(objects.uid(p) == objects.uid(pod) for p in one.pods))
-        own = [one for one in everybody if (one.service, one.group) == (mine.service, mine.group)]
+        seen = view_of(self.cluster).instances
+        mine = next(one for one in seen if any(objects.uid(p) == objects.uid(pod) for p in one.pods))
+        own = [one for one in seen if (one.service, one.group) == (mine.service, mine.group)]
         target = self.decisions.targets[mine.service].get(mine.group, 0)
         if len(mine.released) > 1 or mine.disturbed:
             return  # it had its place before
@@ -200,7 +200,7 @@ async def kinds_stage(
     on = KindsStage(kind, seed)
     on.furnish(admission=admission)
     api = on.cluster.client("world")
-    actors = (*makers(api, on.clock), *machines(api, on.clock, seed, force_enqueue=force_enqueue))
+    actors = (*owners(api, on.clock), *machines(api, on.clock, seed, force_enqueue=force_enqueue))
     controller = real_controller(seed, mode=Mode.AUTO)(on.life(), on.clock, partial(on.decisions.judge, "scaler"))
     async with at_work(*(actor.run() for actor in actors), on.look(), controller):
         yield on

@@ -134,7 +134,7 @@ def test_where_nothing_holds_pods_none_is_deleted_and_every_instance_is_reported
             await on.apply(3, 1)
             await asyncio.sleep(60)
             assert [write for write in on.cluster.writes("scaler") if write.verb == "delete"] == []
-            reported = on.told("HoldNotPossible")
+            reported = on.warned_about("HoldNotPossible")
             made = [one for one in on.instances("prefill") if one.pods]
             names = [{one.name, *(objects.name(pod) for pod in one.pods)} for one in made]
             assert [known for known in names if known.isdisjoint(reported)] == []

@@ -1,4 +1,4 @@
-"""Who works in a simulated cluster beside the scaler: the machines, and whoever makes pods and PodGroups."""
+"""What works in a simulated cluster beside the scaler: the machines, and what makes pods and PodGroups."""
 
 from __future__ import annotations
 
@@ -6,27 +6,19 @@ from scaler.clock import Clock
 from scaler.kube.api import KubeApi
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.controller import Actor
-from scaler.sim.actors.deployments import Deployments, ReplicaSets
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
-from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
 from scaler.sim.actors.nodes import NodeLifecycle
-from scaler.sim.actors.operators import InferOperator
+from scaler.sim.actors.owners import owners as owners_of_pods
 from scaler.sim.actors.scheduler import GangScheduler
-from scaler.sim.actors.stateful_sets import StatefulSets
-from scaler.sim.actors.storm_services import StormServices
-from scaler.sim.actors.volcano import PodGroups, VolcanoJobs
 from tests.deployed_operator import DeployedOperator
 
 TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)
 
 
-def makers(api: KubeApi, clock: Clock) -> list[Actor]:
-    """Everybody who makes pods and PodGroups, Ascend Operator where it is deployed."""
-    return [
-        Deployments(api), ReplicaSets(api), StatefulSets(api), LeaderWorkerSets(api), StormServices(api),
-        InferOperator(api), VolcanoJobs(api), PodGroups(api), DeployedOperator(api, clock),
-    ]  # fmt: skip
+def owners(api: KubeApi, clock: Clock) -> list[Actor]:
+    """Every controller that makes pods and PodGroups, Ascend Operator where it is deployed."""
+    return [*owners_of_pods(api), DeployedOperator(api, clock)]
 
 
 def machines(
