@@ -15,7 +15,7 @@ from scaler.rules.rule import Trade
 from tests.decide.contract import Counts, attainable
 from tests.decide.packing import can_spoil, packs, room_of
 from tests.decide.small_worlds import POLICY, Shape, State
-from tests.decide.standing import may_evict, members, ratios, serves, share, shares, smallest, target
+from tests.decide.standing import Standing
 
 Needs = list[tuple[frozenset[int], int]]
 """Pods, each with the nodes that it is reserved room on, and of which job it is."""
@@ -41,9 +41,9 @@ def judge(of: Shape, s: State) -> Opinion:
     return _Judge(of, s).judge()
 
 
-class _Judge:
+class _Judge(Standing):
     def __init__(self, of: Shape, s: State) -> None:
-        self.of, self.s = of, s
+        super().__init__(of, s)
         self.state = [_state(s, number) for number in range(len(of.jobs))]
         on: list[list[tuple[str, int]]] = [[] for _ in of.nodes]
         for inst in s.insts:
@@ -70,25 +70,22 @@ class _Judge:
     # what there is
 
     def group(self, team: int, name: str) -> list[int]:
-        return [n for n in members(self.of, team, name) if self.s.insts[n].there]
-
-    def minimum_of(self, team: int) -> Counts:
-        return smallest(self.of, self.s, team)
+        return [n for n in self.members(team, name) if self.insts[n].there]
 
     def number(self, team: int, name: str, *states: str) -> int:
         return sum(self.state[n] in states for n in self.group(team, name))
 
     def largest(self, team: int) -> Counts:
         """The largest ratio with enough live instances."""
-        found = ratios(self.of, self.s, team)
+        found = self.ratios(team)
         return found[attainable(found, {g: len(self.group(team, g)) for g in found[0]})[0]]
 
     def alone(self, team: int) -> bool:
-        return not shares(self.of, self.s, team)
+        return not self.shares(team)
 
     def needs(self, job: int, room: frozenset[int]) -> Needs:
-        one = self.of.jobs[job]
-        return [(one.nodes & room, job)] * (one.pods - self.s.insts[job].bound)
+        one = self.jobs[job]
+        return [(one.nodes & room, job)] * (one.pods - self.insts[job].bound)
 
     def fit(self, more: Needs) -> bool:
         pods = [(1, nodes) for nodes, _ in [*self.reserved, *more]]
@@ -98,14 +95,14 @@ class _Judge:
 
     def lacks(self, team: int) -> dict[str, int]:
         """The smallest ratio less what is bound and has a slot."""
-        return {g: max(0, n - self.number(team, g, *BOUND)) for g, n in self.minimum_of(team).items()}
+        return {g: max(0, n - self.number(team, g, *BOUND)) for g, n in self.smallest(team).items()}
 
     def fixed(self, team: int) -> list[int]:
         """Of the minimum, what is bound in part: its unbound pods are missing too."""
         found = []
-        for g, n in self.minimum_of(team).items():
+        for g, n in self.smallest(team).items():
             bound = [one for one in self.group(team, g) if self.state[one] in BOUND]
-            parts = [one for one in bound if self.s.insts[one].count("u")]
+            parts = [one for one in bound if self.insts[one].count("u")]
             found += parts[: max(0, n - len(bound) + len(parts))]
         return found
 
@@ -117,7 +114,7 @@ class _Judge:
 
     def _hopeless(self, job: int) -> bool:
         return self.state[job] == "ending" and not all(
-            place in self.ends for _, place in self.s.insts[job].pods if place >= 0
+            place in self.ends for _, place in self.insts[job].pods if place >= 0
         )
 
     def choices(self, team: int) -> Iterator[list[int]]:
@@ -128,16 +125,16 @@ class _Judge:
 
     def too_large(self, team: int) -> bool:
         """It would not fit on empty nodes."""
-        there = frozenset(n for n, (state, _) in enumerate(self.s.nodes) if state != "G")
-        each = (itertools.combinations(self.group(team, g), n) for g, n in self.minimum_of(team).items())
+        there = frozenset(n for n, (state, _) in enumerate(self.nodes) if state != "G")
+        each = (itertools.combinations(self.group(team, g), n) for g, n in self.smallest(team).items())
         for choice in itertools.product(*each):
-            jobs = [self.of.jobs[one] for part in choice for one in part]
+            jobs = [self.jobs[one] for part in choice for one in part]
             if packs(dict.fromkeys(there, 1), [(1, job.nodes & there) for job in jobs for _ in range(job.pods)]):
                 return False
         return True
 
     def misses(self, team: int) -> bool:
-        return not serves(self.of, self.s, team) and bool(self.fixed(team) or any(self.lacks(team).values()))
+        return not self.serves(team) and bool(self.fixed(team) or any(self.lacks(team).values()))
 
     # 3b.2: their order
 
@@ -151,7 +148,7 @@ class _Judge:
         """Bound beyond the minimum, newest first, on nodes that are ready; those that leave a node that the team which
         it is for could use."""
         found = []
-        for g, least in self.minimum_of(team).items():
+        for g, least in self.smallest(team).items():
             mine = [n for n in reversed(self.group(team, g)) if n not in self.nominated and self._on_ready_nodes(n)]
             runs = [n for n in mine if self.state[n] == "running"]
             rest = [n for n in mine if self.state[n] in ("starting", "part", "broken")]
@@ -165,16 +162,16 @@ class _Judge:
         missing = self.fixed(team) + [
             n for g, number in self.lacks(team).items() if number for n in self.candidates(team, g)
         ]
-        return any(self.nodes_left([job]) & self.of.jobs[n].nodes for n in missing)
+        return any(self.nodes_left([job]) & self.jobs[n].nodes for n in missing)
 
     def _on_ready_nodes(self, job: int) -> bool:
-        return all(self.s.nodes[at][0] in "RC" for _, at in self.s.insts[job].pods if at >= 0)
+        return all(self.nodes[at][0] in "RC" for _, at in self.insts[job].pods if at >= 0)
 
     def victims_elsewhere(self, team: int) -> list[int]:
         found = [
             (running, other.priority, -n, n)
             for number, other in enumerate(self.of.teams)
-            if may_evict(self.of, team, number) and share(self.of, self.s, team, number)
+            if self.may_evict(team, number) and self.share(team, number)
             for running in (False, True)
             for n in self.surplus(number, running=running, helps=team)
         ]
@@ -182,8 +179,8 @@ class _Judge:
 
     def nodes_left(self, jobs: list[int]) -> frozenset[int]:
         """Nodes that these leave behind, as far as they can be used."""
-        places = (at for n in jobs for phase, at in self.s.insts[n].pods if phase in "sr")
-        return frozenset(at for at in places if self.s.nodes[at][0] == "R")
+        places = (at for n in jobs for phase, at in self.insts[n].pods if phase in "sr")
+        return frozenset(at for at in places if self.nodes[at][0] == "R")
 
     # 3b.3: reserve
 
@@ -227,8 +224,7 @@ class _Judge:
     # in order
 
     def judge(self) -> Opinion:
-        teams = [team for team in range(len(self.of.teams)) if any(self.s.insts[n].there for n in self.of.of(team))]
-        self.bound_in_part = [n for n, inst in enumerate(self.s.insts) if inst.bound and inst.count("u")]
+        self.bound_in_part = [n for n, inst in enumerate(self.insts) if inst.bound and inst.count("u")]
         self.kept: list[int] = []
         for n in self.bound_in_part:
             if self.fit(self.needs(n, self.free)):
@@ -237,13 +233,13 @@ class _Judge:
         self.granted: list[tuple[int, list[int]]] = []
         self.chosen: set[int] = set()
         self.sources: dict[int, str] = {}
-        for team in sorted((team for team in teams if self.misses(team)), key=self.order):
+        for team in sorted(filter(self.misses, self.teams), key=self.order):
             self.minimum(team)
-        self.scale_ups_in_hands(teams)
+        self.scale_ups_in_hands()
         hands = [n for n, state in enumerate(self.state) if state == "hands" and n not in self.revoke] + self.kept
         self.release(hands)
-        self.scale_ups_held(teams, hands)
-        unsure = len({self.of.jobs[n].nodes for _, n in self.reserved}) > 1 and any(
+        self.scale_ups_held(hands)
+        unsure = len({self.jobs[n].nodes for _, n in self.reserved}) > 1 and any(
             source != "free" for source in self.sources.values()
         )
         return Opinion(frozenset(self.admit), frozenset(self.revoke), frozenset(self.evict), unsure)
@@ -263,7 +259,7 @@ class _Judge:
             self.chosen |= set(choice) | set(self.fixed(team))
             self.sources[team] = source
             self.nominated += victims
-            if not any(self.of.jobs[n].team == team and self.state[n] == "running" for n in victims):
+            if not any(self.jobs[n].team == team and self.state[n] == "running" for n in victims):
                 self.evict += victims  # own running surplus goes only after a while
             swapped = [n for n in hands if n not in choice and self.replaced(n, choice)]
             self.revoke += swapped
@@ -275,8 +271,8 @@ class _Judge:
                 self.revoke += [n for n in choice if self.state[n] == "hands"]
 
     def replaced(self, job: int, choice: list[int]) -> bool:
-        letter = self.of.jobs[job].letter
-        return any(self.of.jobs[n].letter == letter and self.state[n] == "held" for n in choice)
+        letter = self.jobs[job].letter
+        return any(self.jobs[n].letter == letter and self.state[n] == "held" for n in choice)
 
     def minimum_of_one_alone(self, team: int) -> None:
         """Whether it fits or not; candidates that fit go first."""
@@ -298,21 +294,21 @@ class _Judge:
         ]
         self.revoke += swapped
         self.chosen |= set(choice)
-        letters = {self.of.jobs[one].letter for one in swapped}
-        self.admit += [n for n in choice if self.state[n] == "held" and self.of.jobs[n].letter not in letters]
+        letters = {self.jobs[one].letter for one in swapped}
+        self.admit += [n for n in choice if self.state[n] == "held" and self.jobs[n].letter not in letters]
 
     # 3b.7: scale-ups
 
-    def in_order(self, teams: list[int]) -> list[int]:
-        return sorted(teams, key=lambda team: (-self.of.teams[team].priority, self.of.of(team).start))
+    def in_order(self) -> list[int]:
+        return sorted(self.teams, key=lambda team: (-self.of.teams[team].priority, self.of.of(team).start))
 
-    def scale_ups_in_hands(self, teams: list[int]) -> None:
-        beyond = self.too_many(teams, self.largest)
-        late = self.too_many(teams, lambda team: target(self.of, self.s, team))
+    def scale_ups_in_hands(self) -> None:
+        beyond = self.too_many(self.largest)
+        late = self.too_many(self.target)
         hands = [n for n in self.chosen if self.state[n] == "hands" and n not in self.revoke] + [
             n for n, each in enumerate(self.state) if each == "part"
         ]
-        for team in self.in_order(teams):
+        for team in self.in_order():
             for n in sorted(self.of.of(team), key=lambda n: (n in late, n)):
                 if self.state[n] != "hands" or n in self.chosen or n in self.revoke:
                     continue
@@ -328,10 +324,10 @@ class _Judge:
                 elif n in late or self.misses(team) or not self.alone(team) or self.another_fits(team, n):
                     self.revoke.append(n)
 
-    def too_many(self, teams: list[int], ratio: Callable[[int], Counts]) -> set[int]:
+    def too_many(self, ratio: Callable[[int], Counts]) -> set[int]:
         """The newest of those in hands, as many as are too many for this ratio of their service."""
         found: set[int] = set()
-        for team in teams:
+        for team in self.teams:
             for g, most in ratio(team).items():
                 left = [n for n in reversed(self.group(team, g)) if self.state[n] in UP and n not in self.revoke]
                 hands = [n for n in left if self.state[n] == "hands" and n not in self.chosen]
@@ -339,24 +335,20 @@ class _Judge:
         return found
 
     def another_fits(self, team: int, job: int) -> bool:
-        letter = self.of.jobs[job].letter
-        held = [
-            n for n in self.of.of(team) if self.state[n] == "held" and self.of.jobs[n].letter == letter and n != job
-        ]
-        return any(self.s.insts[n].there and self.fit(self.needs(n, self.free)) for n in held)
+        letter = self.jobs[job].letter
+        held = [n for n in self.of.of(team) if self.state[n] == "held" and self.jobs[n].letter == letter and n != job]
+        return any(self.insts[n].there and self.fit(self.needs(n, self.free)) for n in held)
 
     def crowded(self, team: int) -> bool:
         """What is revoked now of those it shares nodes with may be bound before that is done."""
-        near = [
-            n for n in self.revoke if self.of.jobs[n].team == team or share(self.of, self.s, team, self.of.jobs[n].team)
-        ]
+        near = [n for n in self.revoke if self.jobs[n].team == team or self.share(team, self.jobs[n].team)]
         return bool(near) and not self.fit([need for n in near for need in self.needs(n, self.free)])
 
-    def scale_ups_held(self, teams: list[int], hands: list[int]) -> None:
-        for team in self.in_order(teams):
-            if self.misses(team) or not serves(self.of, self.s, team):
+    def scale_ups_held(self, hands: list[int]) -> None:
+        for team in self.in_order():
+            if self.misses(team) or not self.serves(team):
                 continue
-            for g, most in target(self.of, self.s, team).items():
+            for g, most in self.target(team).items():
                 places = most - self.number(team, g, *UP)
                 for n in (n for n in self.group(team, g) if self.state[n] == "held"):
                     if places <= 0:
@@ -385,7 +377,7 @@ class _Judge:
         ready = [choice for team, choice in self.granted if not self.crowded(team)]
         held = (n for choice in ready for n in choice if self.state[n] == "held")
         first = not hands
-        for n in sorted(held, key=lambda n: (len(self.of.jobs[n].nodes & self.free), n)):
+        for n in sorted(held, key=lambda n: (len(self.jobs[n].nodes & self.free), n)):
             movers = [need for one in [*hands, n] for need in self.needs(one, self.free)]
             if first or not self.can_spoil(movers):
                 self.admit.append(n)

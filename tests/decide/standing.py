@@ -1,4 +1,4 @@
-"""How a small world stands: who runs, who has a slot, what is missing, what may be spared. Written from the contract.
+"""How a small world stands: what runs, what has a slot, what is missing, what may be spared. Written from the contract.
 
 Of what the controller remembers only three things are read: since when an instance is broken, whether its turn is over,
 and whether it had one.
@@ -14,17 +14,7 @@ from scaler.decide.world import Preempt
 from tests.builders import GROUPS, NOW, rule
 from tests.decide.contract import Counts, covers, limited, target_of
 from tests.decide.packing import Pod
-from tests.decide.small_worlds import POLICY, Inst, Shape, State, key, uid, unbound_pods, wanted
-
-
-def remembered(of: Shape, memory: Memory, number: int) -> InstanceMemory:
-    mine = memory.services.get(str(key(of.jobs[number].team)), ServiceMemory())
-    return mine.instances.get(uid(number), InstanceMemory())
-
-
-def runs(s: State, number: int) -> bool:
-    """All of its pods run, on nodes that are ready."""
-    return all(phase == "r" and s.nodes[place][0] not in "XG" for phase, place in s.insts[number].pods)
+from tests.decide.small_worlds import POLICY, Inst, Shape, State, free, key, uid, unbound_pods, wanted
 
 
 def is_up(inst: Inst) -> bool:
@@ -32,162 +22,173 @@ def is_up(inst: Inst) -> bool:
     return inst.there and inst.count("u", "s", "r") > 0
 
 
-def has_slot(of: Shape, s: State, memory: Memory, number: int) -> bool:
-    """In flight or running; `memory` is what was remembered after looking at this state."""
-    since = remembered(of, memory, number).broken_since
-    return is_up(s.insts[number]) and not (since and NOW - since >= POLICY.broken_grace)
-
-
-def members(of: Shape, team: int, group: str) -> list[int]:
-    return [number for number in of.of(team) if GROUPS[of.jobs[number].letter] == group]
-
-
-def ratios(of: Shape, s: State, team: int) -> list[Counts]:
-    """Of its rule, those that are not larger than the smallest with as many instances as are wanted."""
-    ladder = rule(of.teams[team].ladder)
-    return limited([{group: ratio.of(group) for group in ladder.groups} for ratio in ladder.ratios], s.replicas[team])
-
-
-def is_limited(of: Shape, s: State, team: int) -> bool:
-    """As many are wanted as its rule names, or fewer."""
-    return s.replicas[team] <= rule(of.teams[team].ladder).largest.total
-
-
-def smallest(of: Shape, s: State, team: int) -> Counts:
-    return ratios(of, s, team)[-1]
-
-
-def serves(of: Shape, s: State, team: int) -> bool:
-    least = smallest(of, s, team)
-    return covers({group: sum(runs(s, n) for n in members(of, team, group)) for group in least}, least)
-
-
-def target(of: Shape, s: State, team: int) -> Counts:
-    found = ratios(of, s, team)
-    groups = found[0]
-    live = {group: _lasting(of, s, members(of, team, group)) for group in groups}
-    running = {group: sum(runs(s, n) for n in members(of, team, group)) for group in groups}
-    return found[target_of(found, running, live)[0]]
-
-
-def _lasting(of: Shape, s: State, mine: list[int]) -> int:
-    """Instances of a group that are still there when its rollout is over."""
-    there = [n for n in mine if s.insts[n].there]
-    old = sum(of.jobs[n].outdated and runs(s, n) for n in there)
-    new = sum(not of.jobs[n].outdated for n in there)
-    return len(there) - (min(old, new, max(0, len(there) - wanted(of, mine[0]))) if mine and of.owner(mine[0]) else 0)
-
-
-def shares(of: Shape, s: State, team: int) -> bool:
-    """Whether another service that exists could use one of its nodes."""
-    return any(share(of, s, team, other) for other in range(len(of.teams)) if other != team)
-
-
-def share(of: Shape, s: State, one: int, other: int) -> bool:
-    """Whether there is a node that both could use."""
-    return bool(_usable(of, s, one) & _usable(of, s, other))
-
-
-def _usable(of: Shape, s: State, team: int) -> frozenset[int]:
-    gone = {n for n, (state, _) in enumerate(s.nodes) if state == "G"}
-    return frozenset().union(*(of.jobs[number].nodes - gone for number in of.of(team) if s.insts[number].there))
-
-
-def may_evict(of: Shape, beneficiary: int, victim: int) -> bool:
-    """Whether a service may evict scale-ups of another one."""
-    one, other = of.teams[beneficiary], of.teams[victim]
-    if beneficiary == victim or other.protected or of.preempt is Preempt.NEVER:
-        return False
-    return other.priority < one.priority or (of.preempt is Preempt.EQUAL_OR_HIGHER and other.priority == one.priority)
-
-
-def had_turn(of: Shape, memory: Memory, number: int) -> bool:
-    return remembered(of, memory, number).turns is not Turns.NONE
-
-
-def minimums(of: Shape, s: State, memory: Memory, team: int) -> Iterator[tuple[int, ...]]:
-    """Every choice of instances that would make up the minimum, beside those that are bound whole and have a slot."""
-    pools, numbers = [], []
-    for group, least in smallest(of, s, team).items():
-        mine = [n for n in members(of, team, group) if s.insts[n].there]
-        kept = [n for n in mine if _whole(of, s, n) and has_slot(of, s, memory, n)]
-        pools.append([n for n in mine if n not in kept and _may_be_chosen(of, s, memory, n)])
-        numbers.append(max(0, least - len(kept)))
-    for choice in itertools.product(*(itertools.combinations(p, n) for p, n in zip(pools, numbers, strict=True))):
-        yield tuple(number for part in choice for number in part)
-
-
-def _whole(of: Shape, s: State, number: int) -> bool:
-    return s.insts[number].bound == of.jobs[number].pods
-
-
-def _may_be_chosen(of: Shape, s: State, memory: Memory, number: int) -> bool:
-    """Held, in hands, bound in part with a slot, or going away on nodes that are ready."""
-    inst = s.insts[number]
-    if inst.bound:
-        return has_slot(of, s, memory, number) and not _whole(of, s, number)
-    return all(phase != "t" or s.nodes[place][0] in "RC" for phase, place in inst.pods)
-
-
-def pods_of(of: Shape, s: State, numbers: tuple[int, ...]) -> list[Pod]:
-    return [pod for number in numbers for pod in unbound_pods(of, s, number)]
-
-
-def to_come(of: Shape, s: State) -> dict[int, int]:
-    """Room of pods that are going away on nodes that are ready, for as long as it counts."""
-    room: dict[int, int] = {}
-    for job, inst in zip(of.jobs, s.insts, strict=True):
-        for phase, place in inst.pods:
-            if phase == "t" and s.nodes[place][0] == "R" and inst.ending < POLICY.due_back:
-                room[place] = room.get(place, 0) + job.units
-    return room
-
-
-def freed(of: Shape, s: State, numbers: list[int]) -> dict[int, int]:
-    """Room that these instances hold on schedulable nodes."""
-    room: dict[int, int] = {}
-    for number in numbers:
-        for phase, place in s.insts[number].pods:
-            if phase in "sr" and s.nodes[place][0] == "R":
-                room[place] = room.get(place, 0) + of.jobs[number].units
-    return room
-
-
-def beyond(of: Shape, s: State, team: int, group: str) -> tuple[list[int], int]:
-    """What is bound of a group, and the most of it that is wanted: a pair of revisions counts once."""
-    bound = [n for n in members(of, team, group) if s.insts[n].bound]
-    pairs = min(sum(of.jobs[n].outdated == old for n in bound) for old in (True, False))
-    return bound, ratios(of, s, team)[0][group] + pairs
-
-
 def added(*rooms: dict[int, int]) -> dict[int, int]:
     return {place: sum(room.get(place, 0) for room in rooms) for place in set().union(*rooms)}
 
 
-def spared(of: Shape, s: State, memory: Memory, team: int) -> Iterator[list[int]]:
-    """Every largest set of bound instances of a service that it can lose so that no group that has its minimum loses
-    it, nor comes nearer to losing it."""
-    choices = []
-    for group, least in smallest(of, s, team).items():
-        bound = [n for n in members(of, team, group) if s.insts[n].bound]
-        bound = [n for n in bound if all(s.nodes[place][0] != "X" for _, place in s.insts[n].pods if place >= 0)]
-        choices.append(list(_losable(of, s, memory, bound, least)))
-    for choice in itertools.product(*choices):
-        yield [number for part in choice for number in part]
+class Standing:
+    """`memory` is what was remembered after looking at this state; by default what the state itself remembers."""
 
+    def __init__(self, of: Shape, s: State, memory: Memory | None = None) -> None:
+        self.of, self.s = of, s
+        self.jobs, self.insts, self.nodes = of.jobs, s.insts, s.nodes
+        self.memory = s.memory if memory is None else memory
+        self.teams = [team for team in range(len(of.teams)) if any(s.insts[n].there for n in of.of(team))]
+        """Services that exist."""
 
-def _losable(of: Shape, s: State, memory: Memory, bound: list[int], least: int) -> Iterator[list[int]]:
-    sets = [c for size in range(len(bound), -1, -1) for c in itertools.combinations(bound, size)]
-    fine = [set(c) for c in sets if keeps_minimum(of, s, memory, bound, set(c), least)]
-    for one in fine:
-        if not any(one < other for other in fine):
-            yield sorted(one)
+    def room(self) -> dict[int, int]:
+        """Units that pods can be bound to, by node."""
+        return free(self.of, self.s)
 
+    def remembered_of(self, team: int) -> ServiceMemory:
+        return self.memory.services.get(str(key(team)), ServiceMemory())
 
-def keeps_minimum(of: Shape, s: State, memory: Memory, bound: list[int], lost: set[int], least: int) -> bool:
-    def count(numbers: list[int]) -> tuple[int, int]:
-        slots = sum(has_slot(of, s, memory, n) for n in numbers)
-        return min(sum(runs(s, n) for n in numbers), least), min(slots, least)
+    def remembered(self, number: int) -> InstanceMemory:
+        return self.remembered_of(self.jobs[number].team).instances.get(uid(number), InstanceMemory())
 
-    left = [n for n in bound if n not in lost]
-    return count(left) == count(bound)
+    def runs(self, number: int) -> bool:
+        """All of its pods run, on nodes that are ready."""
+        return all(phase == "r" and self.nodes[place][0] not in "XG" for phase, place in self.insts[number].pods)
+
+    def has_slot(self, number: int) -> bool:
+        """In flight or running."""
+        since = self.remembered(number).broken_since
+        return is_up(self.insts[number]) and not (since and NOW - since >= POLICY.broken_grace)
+
+    def members(self, team: int, group: str) -> list[int]:
+        return [number for number in self.of.of(team) if GROUPS[self.jobs[number].letter] == group]
+
+    def ratios(self, team: int) -> list[Counts]:
+        """Of its rule, those that are not larger than the smallest with as many instances as are wanted."""
+        ladder = rule(self.of.teams[team].ladder)
+        return limited(
+            [{group: ratio.of(group) for group in ladder.groups} for ratio in ladder.ratios], self.s.replicas[team]
+        )
+
+    def is_limited(self, team: int) -> bool:
+        """As many are wanted as its rule names, or fewer."""
+        return self.s.replicas[team] <= rule(self.of.teams[team].ladder).largest.total
+
+    def smallest(self, team: int) -> Counts:
+        return self.ratios(team)[-1]
+
+    def serves(self, team: int) -> bool:
+        least = self.smallest(team)
+        return covers({group: sum(self.runs(n) for n in self.members(team, group)) for group in least}, least)
+
+    def target(self, team: int) -> Counts:
+        found = self.ratios(team)
+        groups = found[0]
+        live = {group: self._lasting(self.members(team, group)) for group in groups}
+        running = {group: sum(self.runs(n) for n in self.members(team, group)) for group in groups}
+        return found[target_of(found, running, live)[0]]
+
+    def _lasting(self, mine: list[int]) -> int:
+        """Instances of a group that are still there when its rollout is over."""
+        there = [n for n in mine if self.insts[n].there]
+        old = sum(self.jobs[n].outdated and self.runs(n) for n in there)
+        new = sum(not self.jobs[n].outdated for n in there)
+        in_rollout = bool(mine) and self.of.owner(mine[0]) != ""
+        return len(there) - (min(old, new, max(0, len(there) - wanted(self.of, mine[0]))) if in_rollout else 0)
+
+    def shares(self, team: int) -> bool:
+        """Whether another service that exists could use one of its nodes."""
+        return any(self.share(team, other) for other in range(len(self.of.teams)) if other != team)
+
+    def share(self, one: int, other: int) -> bool:
+        """Whether there is a node that both could use."""
+        return bool(self._usable(one) & self._usable(other))
+
+    def _usable(self, team: int) -> frozenset[int]:
+        gone = {n for n, (state, _) in enumerate(self.nodes) if state == "G"}
+        return frozenset().union(
+            *(self.jobs[number].nodes - gone for number in self.of.of(team) if self.insts[number].there)
+        )
+
+    def may_evict(self, beneficiary: int, victim: int) -> bool:
+        """Whether a service may evict scale-ups of another one."""
+        one, other = self.of.teams[beneficiary], self.of.teams[victim]
+        if beneficiary == victim or other.protected or self.of.preempt is Preempt.NEVER:
+            return False
+        return other.priority < one.priority or (
+            self.of.preempt is Preempt.EQUAL_OR_HIGHER and other.priority == one.priority
+        )
+
+    def had_turn(self, number: int) -> bool:
+        return self.remembered(number).turns is not Turns.NONE
+
+    def minimums(self, team: int) -> Iterator[tuple[int, ...]]:
+        """Every choice of instances that would make up the minimum, beside those bound whole and with a slot."""
+        pools, numbers = [], []
+        for group, least in self.smallest(team).items():
+            mine = [n for n in self.members(team, group) if self.insts[n].there]
+            kept = [n for n in mine if self._whole(n) and self.has_slot(n)]
+            pools.append([n for n in mine if n not in kept and self._may_be_chosen(n)])
+            numbers.append(max(0, least - len(kept)))
+        for choice in itertools.product(*(itertools.combinations(p, n) for p, n in zip(pools, numbers, strict=True))):
+            yield tuple(number for part in choice for number in part)
+
+    def _whole(self, number: int) -> bool:
+        return self.insts[number].bound == self.jobs[number].pods
+
+    def _may_be_chosen(self, number: int) -> bool:
+        """Held, in hands, bound in part with a slot, or going away on nodes that are ready."""
+        inst = self.insts[number]
+        if inst.bound:
+            return self.has_slot(number) and not self._whole(number)
+        return all(phase != "t" or self.nodes[place][0] in "RC" for phase, place in inst.pods)
+
+    def pods_of(self, numbers: tuple[int, ...]) -> list[Pod]:
+        return [pod for number in numbers for pod in unbound_pods(self.of, self.s, number)]
+
+    def to_come(self) -> dict[int, int]:
+        """Room of pods that are going away on nodes that are ready, for as long as it counts."""
+        room: dict[int, int] = {}
+        for job, inst in zip(self.jobs, self.insts, strict=True):
+            for phase, place in inst.pods:
+                if phase == "t" and self.nodes[place][0] == "R" and inst.ending < POLICY.due_back:
+                    room[place] = room.get(place, 0) + job.units
+        return room
+
+    def freed(self, numbers: list[int]) -> dict[int, int]:
+        """Room that these instances hold on schedulable nodes."""
+        room: dict[int, int] = {}
+        for number in numbers:
+            for phase, place in self.insts[number].pods:
+                if phase in "sr" and self.nodes[place][0] == "R":
+                    room[place] = room.get(place, 0) + self.jobs[number].units
+        return room
+
+    def beyond(self, team: int, group: str) -> tuple[list[int], int]:
+        """What is bound of a group, and the most of it that is wanted: a pair of revisions counts once."""
+        bound = [n for n in self.members(team, group) if self.insts[n].bound]
+        pairs = min(sum(self.jobs[n].outdated == old for n in bound) for old in (True, False))
+        return bound, self.ratios(team)[0][group] + pairs
+
+    def spared(self, team: int) -> Iterator[list[int]]:
+        """Every largest set of bound instances of a service that it can lose so that no group that has its minimum
+        loses it, nor comes nearer to losing it."""
+        choices = []
+        for group, least in self.smallest(team).items():
+            bound = [n for n in self.members(team, group) if self.insts[n].bound]
+            bound = [
+                n for n in bound if all(self.nodes[place][0] != "X" for _, place in self.insts[n].pods if place >= 0)
+            ]
+            choices.append(list(self._losable(bound, least)))
+        for choice in itertools.product(*choices):
+            yield [number for part in choice for number in part]
+
+    def _losable(self, bound: list[int], least: int) -> Iterator[list[int]]:
+        sets = [c for size in range(len(bound), -1, -1) for c in itertools.combinations(bound, size)]
+        fine = [set(c) for c in sets if self.keeps_minimum(bound, set(c), least)]
+        for one in fine:
+            if not any(one < other for other in fine):
+                yield sorted(one)
+
+    def keeps_minimum(self, bound: list[int], lost: set[int], least: int) -> bool:
+        def count(numbers: list[int]) -> tuple[int, int]:
+            slots = sum(self.has_slot(n) for n in numbers)
+            return min(sum(self.runs(n) for n in numbers), least), min(slots, least)
+
+        left = [n for n in bound if n not in lost]
+        return count(left) == count(bound)

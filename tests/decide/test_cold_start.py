@@ -15,8 +15,9 @@ import pytest
 
 from scaler.decide.decide import Cache, decide
 from tests.builders import NOW
+from tests.decide.liveness import serving
 from tests.decide.small_worlds import GATED, NOT_THERE, Shape, State, act, free, initial, shape, view
-from tests.decide.standing import runs, serves
+from tests.decide.standing import Standing
 from tests.parts import short_and_long
 
 SESSION = 15
@@ -76,7 +77,7 @@ def when_they_serve(start: Start, *, alone: bool) -> list[int]:
             before, s = s, act(of, s, decide(world, cache))
             if before.insts == s.insts:
                 break
-        count = sum(serves(of, s, team) for team in range(len(of.teams)))
+        count = serving(of, s)
         times += [time] * (count - len(times))
     return times
 
@@ -87,7 +88,7 @@ def running(start: Start, s: State, ready: set[int], time: int) -> State:
     for n, inst in enumerate(insts):
         if start.of.gates and inst.pods[0] == NOT_THERE and time >= start.made[n]:
             insts[n] = inst._replace(pods=(GATED,) * len(inst.pods))
-        if n in ready and not runs(s, n):
+        if n in ready and not Standing(start.of, s).runs(n):
             insts[n] = inst._replace(pods=tuple(("r", place) for _, place in inst.pods))
     return s if insts == list(s.insts) else s._replace(insts=tuple(insts))
 
