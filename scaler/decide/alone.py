@@ -38,11 +38,11 @@ def decide_alone(draft: Draft, now: float, policy: Policy) -> None:
 
 def _chosen(draft: Draft, name: str) -> list[Member]:
     """Those that can start now get the places; what is left is kept for those whose pods are yet to come."""
-    places, chosen = draft.demand.groups[name].places.copy(), []
+    group, chosen = draft.demand.groups[name].copy(), []
     held = (member for member in draft.demand.candidates[name] if member.state is State.HELD)
     for member in sorted(held, key=is_made, reverse=True):
-        if places.has_place_for(member):
-            places.seat(member)
+        if group.has_place_for(member):
+            group.seat(member)
             chosen.append(member)
     return chosen
 
@@ -78,10 +78,10 @@ def _admit(draft: Draft, chosen: list[Member], alone: Member | None) -> None:
 
 def _revoke(draft: Draft, name: str, group: Group, policy: Policy, *, missing: bool) -> None:
     demand = draft.demand
-    beyond = group.places.fewest - group.target
+    beyond = group.fewest - group.target
     above = group.running + group.in_flight - demand.largest(name)
     unbound = [member for member in demand.hands if member.instance.group == name]
-    candidates = newest_admission_first(m for m in unbound if not (group.places.keeps(m) or m.instance.unheld))
+    candidates = newest_admission_first(m for m in unbound if not (group.keeps(m) or m.instance.unheld))
     candidates.sort(key=lambda m: may_be_revoked(m.instance, policy), reverse=True)
     for member in candidates[: max(0, beyond)]:
         if missing or above > 0 or member.uid in demand.half_made:

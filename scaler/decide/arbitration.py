@@ -131,11 +131,11 @@ class Arbitration:
     def _has_room_beside(self, draft: Draft, chosen: Sequence[Member], others: Sequence[Member]) -> bool:
         """Whether there are places and room for all of these of their group while the chosen one keeps its own, and no
         reservation is spoilt wherever the scheduler puts them all."""
-        places = draft.places(others[0].instance.group or "").copy()
+        group = draft.group(others[0].instance.group or "").copy()
         for member in others:
-            if not places.has_place_for(member):
+            if not group.has_place_for(member):
                 return False
-            places.seat(member)
+            group.seat(member)
         if self.placement.fits(requests_of(others)) is not None:
             return False
         return not self.placement.spoils(requests_of([*chosen, *others]), [self._in_hands.items()], own=False)
@@ -297,7 +297,7 @@ class Arbitration:
     def _scale_up_group(self, draft: Draft, name: str) -> None:
         spares = self._spares(draft, name)
         for member in spares:
-            if not draft.places(name).has_place_for(member):
+            if not draft.group(name).has_place_for(member):
                 continue
             why = self._against_scale_up(draft, member, spares)
             if why is None:
@@ -330,7 +330,7 @@ class Arbitration:
 
     def _say_why_others_wait(self, draft: Draft, name: str) -> None:
         """Instances that have a place and cannot start for a reason of their own."""
-        free = draft.places(name).target - draft.places(name).taken
+        free = draft.group(name).target - draft.group(name).taken
         for member in draft.demand.spares[name] if free > 0 else ():
             if turn.in_backoff(draft.of(member.uid), self.world):
                 draft.waits[member.uid] = turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
@@ -357,7 +357,7 @@ def _is_above(draft: Draft, member: Member, most: int, found: Collection[str] = 
     """More of its group than so many have a slot, what is revoked and what was `found` before left out."""
     group = draft.demand.groups[member.instance.group or ""]
     gone = sum(m.uid in draft.revoked or m.uid in found for m in group.members)
-    return group.running + group.in_flight - gone > most and not group.places.keeps(member)
+    return group.running + group.in_flight - gone > most and not group.keeps(member)
 
 
 BEING_GIVEN_BACK = "pods of revoked instances still have to go"

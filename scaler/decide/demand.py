@@ -5,7 +5,6 @@ service, memory -> states -> counts -> target -> what its minimum lacks, whom it
 
 from __future__ import annotations
 
-from copy import copy
 from functools import lru_cache
 from hashlib import blake2s
 
@@ -114,9 +113,11 @@ class Demand:
         known = self.memory.instances.values()
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
         """Something is remembered of turns of its instances."""
-        self.jobs = ""
-        """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
-        self._follow_memory()
+        moves = bool(self.minimum or self.hands or self.loose or not self.serves)
+        hangs = self.target is not None and not self.paused and (moves or self.seen.jobs)
+        self.jobs = _fingerprint(service) if hangs else ""
+        """Of what is read of its jobs and its rule; "" while nothing hangs on it."""
+        self.is_at_rest = self._is_at_rest()
         self.same = self._same()
         moments = [moment for member in self.members for moment in moments_of(member, policy) if moment > now]
         moments += scale.until(self.memory.wanted, service)
@@ -125,28 +126,14 @@ class Demand:
         self.until = min(moments, default=0.0)
         """When time alone may change any of this; 0.0 = never."""
 
-    def remembering(self, seen: ServiceMemory) -> Demand:
-        """The same look when other things are remembered of the service, and the same of its instances."""
-        other = copy(self)
-        other.seen = other.memory = seen
-        other._follow_memory()
-        return other
-
-    def _follow_memory(self) -> None:
-        """What hangs on what is remembered of the service itself."""
-        moves = bool(self.minimum or self.hands or self.loose or not self.serves)
-        hangs = self.target is not None and not self.paused and (moves or self.seen.jobs)
-        self.jobs = (self.jobs or _fingerprint(self.service)) if hangs else ""
-        self.is_at_rest = self._is_at_rest()
-
     def _complete(self, group: Group, *, moves: bool) -> None:
         """Instances that have live pods are healed before anything new starts. One without a slot needs a free place,
         and no other candidate for it once its turn has ended."""
         for member in in_order(m for m in group.released if moves and is_incomplete(m)):
-            if member.has_slot and group.places.keeps(member):
+            if member.has_slot and group.keeps(member):
                 self.completes.add(member.uid)
-            elif not member.has_slot and group.places.has_place_for(member) and not _gives_way(member, group):
-                group.places.seat(member)
+            elif not member.has_slot and group.has_place_for(member) and not _gives_way(member, group):
+                group.seat(member)
                 self.completes.add(member.uid)
                 self.loose.append(member)
             elif member.in_hands:

@@ -139,13 +139,8 @@ class Demands:
         if before is not None:
             demand = before.demand
             in_time = not demand.until or world.now < demand.until
-            if demand.service is service and in_time:
-                if demand.seen is seen and demand.memory is seen:
-                    return before
-                same = demand.memory.instances is seen.instances and demand.memory.wanted == seen.wanted
-                if same and before.fault is None:
-                    other = demand.remembering(seen)
-                    return _Known(other, before.weighed, before.plan, before.ruling, before.planned)
+            if demand.service is service and in_time and demand.seen is seen and demand.memory is seen:
+                return before
         fault = None
         try:
             demand = Demand(service, seen, world.now, world.policy)

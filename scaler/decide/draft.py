@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from scaler.decide.demand import Demand
-from scaler.decide.groups import Places
+from scaler.decide.groups import Group
 from scaler.decide.memory import NEVER_SEEN, InstanceMemory, ServiceMemory
 from scaler.decide.nodes import PodRequests, joined
 from scaler.decide.state import Member, may_be_revoked
@@ -27,7 +27,7 @@ class Draft:
         self.demand = demand
         self.memory: ServiceMemory = demand.memory
         self._changed: dict[str, InstanceMemory] = {}
-        self._places: dict[str, Places] = {}
+        self._groups: dict[str, Group] = {}
         self.admitted: dict[str, Why] = {}
         self.revoked: dict[str, Why] = {}
         self.stays: dict[str, Why] = {}
@@ -77,16 +77,16 @@ class Draft:
 
     # what is done
 
-    def places(self, group: str) -> Places:
-        """Who has a place in a group, with those to whom this decision gave one."""
-        return self._places.get(group) or self.demand.groups[group].places
+    def group(self, name: str) -> Group:
+        """A group with the places that this decision gave away."""
+        return self._groups.get(name) or self.demand.groups[name]
 
-    def seat(self, member: Member) -> Places:
-        """The places of its group, to be given away in this decision."""
+    def seat(self, member: Member) -> Group:
+        """Its group, of which places may be given away in this decision."""
         name = member.instance.group or ""
-        if name not in self._places:
-            self._places[name] = self.demand.groups[name].places.copy()
-        return self._places[name]
+        if name not in self._groups:
+            self._groups[name] = self.demand.groups[name].copy()
+        return self._groups[name]
 
     @property
     def lacking(self) -> list[str]:

@@ -98,23 +98,85 @@ def _count(member: Member, rollout: Rollout) -> None:
         rollout.newest += member.running or member.in_flight
 
 
-class Places(msgspec.Struct, eq=False):
-    """Who has a place in a group. Copied for each decision, since a decision gives places away."""
+class Group(msgspec.Struct, eq=False):
+    """The members of one group, its counts before the decision takes effect, and who has a place in it. Copied for each
+    decision, since a decision gives places away."""
 
-    rollouts: dict[str, Rollout] = {}
+    members: list[Member] = []
+    held: list[Member] = []
+    released: list[Member] = []
+    """Admitted, broken or without its PodGroup: the only ones that may have to be completed or revoked."""
+    running: int = 0
+    in_flight: int = 0
+    live: int = 0
+    rolling: bool = False
+    """An instance of an outdated revision runs."""
     target: int = 0
+    paired: int = 0
+    rollouts: dict[str, Rollout] = {}
     taken: int = 0
     """Instances that have a place, pairs not taken together, with those to which this decision gives one."""
     admitted: int = 0
     """Instances that this decision gave a place, and those of them that stand beside an outdated one."""
     beside: int = 0
 
-    def copy(self) -> Places:
+    def copy(self) -> Group:
         """Places of its own for one decision."""
         other = copy(self)
-        if self.rollouts:
-            other.rollouts = {owner: copy(rollout) for owner, rollout in self.rollouts.items()}
+        other.rollouts = {owner: copy(rollout) for owner, rollout in self.rollouts.items()}
         return other
+
+    # counts
+
+    def add(self, member: Member) -> None:
+        """Count one more instance."""
+        self.members.append(member)
+        if member.running:
+            self.running += 1
+            self.rolling = self.rolling or member.instance.outdated
+        elif member.in_flight:
+            self.in_flight += 1
+        if member.step is not None:
+            pass  # not the ratio's business in this decision
+        elif member.state is State.HELD:
+            self.held.append(member)
+        elif member.state is State.ADMITTED or member.state is State.BROKEN or member.instance.stripped:
+            self.released.append(member)
+        self.live += member.is_live
+
+    def roll(self) -> None:
+        """Find the pairs, once all members are counted. What is about to go does not make a larger ratio reachable."""
+        self.rollouts = rollouts_of(self.members)
+        self.live -= sum(rollout.passing for rollout in self.rollouts.values())
+
+    def aim(self, target: int) -> None:
+        """Set the target, and count pairs once as far as that keeps the group within it."""
+        self.target = target
+        self.taken = self.running + self.in_flight
+        if self.rollouts:
+            self.paired = min(self.taken - self.fewest, max(0, self.taken - target))
+            self.running = min(self.running, self.taken - self.paired)
+            self.in_flight = self.taken - self.paired - self.running
+
+    def plan(self, *, revoke: int) -> GroupPlan:
+        return GroupPlan(
+            target=self.target,
+            running=self.running,
+            in_flight=self.in_flight,
+            held=len(self.held),
+            live=self.live,
+            admit=self.admitted,
+            revoke=revoke,
+            paired=self.paired,
+            beside=self.beside,
+        )
+
+    # places
+
+    @property
+    def wants(self) -> bool:
+        """Whether one more instance might get a place."""
+        return self.taken < self.target or bool(self.rollouts)
 
     @property
     def fewest(self) -> int:
@@ -150,72 +212,6 @@ class Places(msgspec.Struct, eq=False):
 
     def _rollout_of(self, member: Member) -> Rollout | None:
         return None if member.instance.outdated else self.rollouts.get(member.instance.owner)
-
-
-class Group(msgspec.Struct, eq=False):
-    """The members of one group and its counts, before the decision takes effect."""
-
-    members: list[Member] = []
-    held: list[Member] = []
-    released: list[Member] = []
-    """Admitted, broken or without its PodGroup: the only ones that may have to be completed or revoked."""
-    running: int = 0
-    in_flight: int = 0
-    live: int = 0
-    rolling: bool = False
-    """An instance of an outdated revision runs."""
-    target: int = 0
-    paired: int = 0
-    places: Places = msgspec.field(default_factory=Places)
-
-    def add(self, member: Member) -> None:
-        """Count one more instance."""
-        self.members.append(member)
-        if member.running:
-            self.running += 1
-            self.rolling = self.rolling or member.instance.outdated
-        elif member.in_flight:
-            self.in_flight += 1
-        if member.step is not None:
-            pass  # not the ratio's business in this decision
-        elif member.state is State.HELD:
-            self.held.append(member)
-        elif member.state is State.ADMITTED or member.state is State.BROKEN or member.instance.stripped:
-            self.released.append(member)
-        self.live += member.is_live
-
-    def roll(self) -> None:
-        """Find the pairs, once all members are counted. What is about to go does not make a larger ratio reachable."""
-        self.places.rollouts = rollouts_of(self.members)
-        self.live -= sum(rollout.passing for rollout in self.places.rollouts.values())
-
-    def aim(self, target: int) -> None:
-        """Set the target, and count pairs once as far as that keeps the group within it."""
-        places = self.places
-        self.target = places.target = target
-        places.taken = self.running + self.in_flight
-        if places.rollouts:
-            self.paired = min(places.taken - places.fewest, max(0, places.taken - target))
-            self.running = min(self.running, places.taken - self.paired)
-            self.in_flight = places.taken - self.paired - self.running
-
-    @property
-    def wants(self) -> bool:
-        """Whether one more instance might get a place."""
-        return self.places.taken < self.target or bool(self.places.rollouts)
-
-    def plan(self, *, admit: int, beside: int, revoke: int) -> GroupPlan:
-        return GroupPlan(
-            target=self.target,
-            running=self.running,
-            in_flight=self.in_flight,
-            held=len(self.held),
-            live=self.live,
-            admit=admit,
-            revoke=revoke,
-            paired=self.paired,
-            beside=beside,
-        )
 
 
 def groups_of(rule: Rule | None, members: tuple[Member, ...]) -> tuple[dict[str, Group], Target | None]:

@@ -147,7 +147,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 10.0, 300.0
 
 def next_step(instance: Instance, now: float) -> LifeAction | None:
     """What the life of the instance asks for now; None nearly always."""
-    if _is_uneventful(instance) or instance.owner_deleting or instance.label_problem or not instance.made_by_us:
+    if instance.owner_deleting or instance.label_problem or not instance.made_by_us:
         return None
     if instance.owner_finished:
         return _after_the_end(instance, now)
@@ -163,19 +163,6 @@ def next_step(instance: Instance, now: float) -> LifeAction | None:
     if ended and now >= _replace_at(instance):
         return Remove(instance.uid, ended)
     return _record(instance)
-
-
-def _is_uneventful(instance: Instance) -> bool:
-    """The short cut for nearly all instances at nearly all times: nothing below would have anything to say."""
-    life = instance.life
-    policy = life.policy
-    return (
-        life.version < policy.rounds
-        and policy.deadline is None
-        and not (life.failed or life.succeeded or life.workers_succeeded)
-        and not (life.surplus or life.outgrown or instance.owner_finished)
-        and (instance.pods == instance.expected or not policy.backoff_limit)
-    )
 
 
 def recheck_at(instance: Instance) -> Iterator[float]:

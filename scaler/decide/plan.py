@@ -53,9 +53,8 @@ def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
         draft = Draft(demand)
     revoked = [member.instance.group for member in demand.hands if member.uid in draft.revoked]
     groups = {}
-    for name, group in demand.groups.items():
-        places = draft.places(name)
-        groups[name] = group.plan(admit=places.admitted, beside=places.beside, revoke=revoked.count(name))
+    for name in demand.groups:
+        groups[name] = draft.group(name).plan(revoke=revoked.count(name))
     return Plan(
         key=service.key,
         target_index=target.index + demand.left_out if target and demand.replicas else -1,
@@ -129,7 +128,7 @@ def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
         running = [m for m in group.members if m.state is State.RUNNING]
         if len(running) - group.paired > most:
             yield from (m.uid for m in in_order(running)[most + group.paired :])
-        places = max(0, most - group.places.fewest)
+        places = max(0, most - group.fewest)
         if len(group.held) > places:
             named = draft.admitted.keys() | draft.waits.keys()
             held = [m for m in group.held if m.uid in named or why_not_admissible(m, now) is None]

@@ -77,7 +77,7 @@ def _pairs_that_end(group: Group) -> int:
     """Pairs of revisions, both bound, that need not be ended here: the newest one is about to run, or the owner has
     more than its spec says. Else the owner waits for another one of the newest, which would be beyond."""
     found = 0
-    for owner, rollout in group.places.rollouts.items():
+    for owner, rollout in group.rollouts.items():
         mine = [m for m in group.members if m.instance.owner == owner and m.has_slot]
         newest = [m for m in mine if not (m.instance.outdated or m.running)]
         if newest or not rollout.wanted or len(mine) > rollout.wanted:

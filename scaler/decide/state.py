@@ -10,7 +10,7 @@ from functools import lru_cache
 import msgspec
 
 from scaler.decide.lifecycle import LifeAction, next_step, recheck_at
-from scaler.decide.memory import NEVER_SEEN, InstanceMemory, Turns
+from scaler.decide.memory import InstanceMemory, Turns
 from scaler.decide.nodes import PodRequests
 from scaler.decide.world import Instance, Policy, Reason, RestartBudget, Service, State
 from scaler.rules.rule import CountsFrom
@@ -69,19 +69,6 @@ def runs_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
     )
 
 
-def waits_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
-    """Whether it is held however one counts, with nothing to remember: the short cut for what waits."""
-    i = instance
-    held = i.pods == i.gated and not (i.bound or i.terminating or i.owner_deleting or i.owner_finished)
-    return held and (memory is NEVER_SEEN or memory == seen_first(i.restarts))
-
-
-@lru_cache(maxsize=64)
-def seen_first(restarts: int) -> InstanceMemory:
-    """What is remembered of an instance of which nothing but its restarts was ever seen."""
-    return InstanceMemory(restarts=restarts)
-
-
 def is_unstable(memory: InstanceMemory, now: float, policy: Policy) -> bool:
     """Whether a container restarted less than `stable_after` ago, as far as we saw it happen."""
     return memory.restarted_at > 0 and now - memory.restarted_at < policy.stable_after
@@ -101,20 +88,16 @@ def is_in_flight(state: State, memory: InstanceMemory, now: float, policy: Polic
     return state in (State.ADMITTED, State.STARTING, State.RUNNING)
 
 
-def observe_restarts(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
-    """Notice an increase of the restart count. The first sight is no restart: after a failover we know of none."""
-    if instance.restarts == memory.restarts:
-        return memory
-    restarted_at = now if 0 <= memory.restarts < instance.restarts else memory.restarted_at
-    return msgspec.structs.replace(memory, restarts=instance.restarts, restarted_at=restarted_at)
-
-
-def observe_bound(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
-    """Since when all its pods have been bound and not all run, or its owner has waited for the first ones."""
+def observe(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
+    """When its restart count rose (the first sight is no restart: after a failover none is known of), and since when
+    all its pods have been bound and not all run, or its owner has waited for the first ones."""
     i = instance
+    restarted_at = now if 0 <= memory.restarts < i.restarts else memory.restarted_at
     waits = i.bound > 0 and (i.more_to_come or i.bound == i.pods == i.expected > i.running)
     since = (memory.bound_since or now) if waits else 0.0
-    return memory if since == memory.bound_since else msgspec.structs.replace(memory, bound_since=since)
+    if (i.restarts, restarted_at, since) == (memory.restarts, memory.restarted_at, memory.bound_since):
+        return memory
+    return msgspec.structs.replace(memory, restarts=i.restarts, restarted_at=restarted_at, bound_since=since)
 
 
 def observe_state(
@@ -142,13 +125,6 @@ def observe_state(
         preempted_for=memory.preempted_for if state is State.TERMINATING else "",
     )
     return memory if after == memory else after
-
-
-def still_refused(memory: InstanceMemory, before: InstanceMemory) -> InstanceMemory:
-    """The same, with what was remembered of refusals: pods that are assumed do not prove that they were made."""
-    return msgspec.structs.replace(
-        memory, refused=before.refused, refused_times=before.refused_times, refused_until=before.refused_until
-    )
 
 
 def _was_never_of_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
@@ -210,13 +186,16 @@ def look_at(instance: Instance, remembered: InstanceMemory, service: Service, no
     step = next_step(instance, now)
     if runs_undisturbed(instance, remembered):
         return Member(instance, remembered, State.RUNNING, running=True, step=step)
-    if waits_undisturbed(instance, remembered):
-        return Member(instance, seen_first(instance.restarts), State.HELD, step=step)
-    memory = observe_bound(instance, observe_restarts(instance, remembered, now), now)
+    memory = observe(instance, remembered, now)
     state = state_of(instance, memory, now, policy)
     memory = observe_state(instance, state, memory, now, policy)
-    if service.assumed and remembered.refused:
-        memory = still_refused(memory, remembered)
+    if service.assumed and remembered.refused:  # pods that are assumed do not prove that they were made
+        memory = msgspec.structs.replace(
+            memory,
+            refused=remembered.refused,
+            refused_times=remembered.refused_times,
+            refused_until=remembered.refused_until,
+        )
     running = counts_as_running(instance, state, service.options.counts_from)
     in_flight = not running and is_in_flight(state, memory, now, policy)
     return Member(instance, memory, state, running, in_flight, step)

@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant("releases one pod of an instance only", gates, "Gates.release", "gated = [pod for pod in pods if pod.gated]",
            "gated = pods[:1] if all(pod.gated for pod in pods) else []", "gated 1"),
     Mutant("takes every gate off", gates, "_release", '[{"$patch": "delete", "name": GATE}]', "None", "gated 3"),
-    Mutant("admits one too many beside a pair of revisions", groups, "Places.has_place_for",
+    Mutant("admits one too many beside a pair of revisions", groups, "Group.has_place_for",
            "(rollout.newest < rollout.outdated and lasting < self.target)", "True", "gated rollout"),
     Mutant("late members are forgotten", demand, "is_incomplete", "lacks = i.gated > 0 or", "lacks =", "gated 2"),
     Mutant("takes back what got bound meanwhile", writes, "ExpectedWrites.delete", "known.resource_version if exactly",

@@ -60,7 +60,7 @@ MUTANTS = (
            "running = {name: group.running for", "running = {name: group.running + group.in_flight for",
            "examples gate counts"),
     Mutant("places forget what is in flight", "3.3", "groups",
-           "places.taken = self.running + self.in_flight", "places.taken = self.running",
+           "self.taken = self.running + self.in_flight", "self.taken = self.running",
            "examples minimums scale_ups"),
     Mutant("what is JobInvalid counts as live", "3.2, 5", "state",
            " or (i.faults and self.state is State.HELD))", ")", "examples minimums planner"),

@@ -138,18 +138,6 @@ def test_what_nobody_changed_is_the_same_plan() -> None:
     assert again.memory is first.memory
 
 
-def test_a_service_of_which_only_its_turn_is_remembered_is_not_looked_at_again() -> None:
-    one = world(on_nodes("1P1D", "p0@a -, d0@a -", name="a"), nodes=NODES)
-    cache = Cache()
-    first = decide(one, cache)
-    assert first.memory.services["default/rule/a"].turn_since == NOW
-    assert cache.demands is not None
-    members = cache.demands.all[0].demand.members
-    again = decide(msgspec.structs.replace(one, memory=first.memory, now=NOW + 1), cache)
-    assert cache.demands.all[0].demand.members is members
-    assert again.plans[0] is first.plans[0]
-
-
 def test_what_is_remembered_of_an_instance_that_is_gone_is_forgotten_when_its_pause_is_over() -> None:
     one = world(on_nodes("1P1D", "p0@a a0, d0@a a1", name="a"), nodes=NODES)
     seen = decide(one).memory.services["default/rule/a"].instances

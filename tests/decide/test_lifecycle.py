@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.decide import lifecycle
 from scaler.decide.decide import decide
 from scaler.decide.invariants import violations
 from scaler.decide.lifecycle import (
@@ -190,18 +189,3 @@ def test_no_step_touches_what_runs_or_is_not_ours(
     if isinstance(next_step(one, NOW), Finish):
         assert not one.owner_finished
         assert [type(action) for action in made.actions] == [Finish]
-
-
-_AHEAD = RunPolicy(backoff_limit=0, clean=CleanPods.ALL, all_workers=True)
-_WORKER_AHEAD = Life(policy=_AHEAD, version=-1, workers=1, workers_succeeded=1)
-"""A worker has succeeded, and no pod: the short cut once took this for uneventful."""
-
-
-@given(life=_lives, state=st.sampled_from(State), spoilt=st.booleans())
-@example(life=_WORKER_AHEAD, state=State.TERMINATING, spoilt=False)
-def test_the_short_cut_leaves_nothing_out(life: Life, state: State, spoilt: bool) -> None:
-    one = instance("p0", state, life=life, faults=("words",) if spoilt else ())
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lifecycle, "_is_uneventful", lambda _: False)
-        thorough = next_step(one, NOW)
-    assert next_step(one, NOW) == thorough
