@@ -49,9 +49,9 @@ class Tables:
         """None for jobs that are not ours to write tables for, and while a job is wrong but its pods are whole."""
         if record.job.label_problem is Reason.NOT_SERVED or self._must_stay(record):
             return None
-        table = self._table(record)
+        table, mounted = self._table(record)
         table_map = table_map_of(self.cache, record.namespace, record.name)
-        found = obstacle(table_map, record.job, self._made[record.uid][2], table)
+        found = obstacle(table_map, record.job, mounted, table)
         refused = self._refused.get(record.uid)
         if found is None and refused:
             found = Note(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
@@ -78,8 +78,9 @@ class Tables:
         """The uids of jobs whose tables were refused, sorted."""
         return sorted(self._refused)
 
-    def _table(self, record: JobRecord) -> RankTable:
-        """Made anew only when something in it can differ: it takes a millisecond, and pods change often."""
+    def _table(self, record: JobRecord) -> tuple[RankTable, bool]:
+        """The table, and whether the pods mount it. Made anew only when something in it can differ: it takes a
+        millisecond, and pods change often."""
         job = record.job
         owned = self.cache.pods_of(record.uid)
         members = tuple(member_of(owned[name]) for name in job.pods if name in owned)
@@ -88,7 +89,7 @@ class Tables:
         if known is None or known[0] != made_of:
             obj = record.object
             known = self._made[record.uid] = (made_of, rank_table(job, obj, members), mounts_rank_table(job, obj))
-        return known[1]
+        return known[1], known[2]
 
     def _must_stay(self, record: JobRecord) -> bool:
         """A job that was edited into one that is wrong: its pods run on, and so must what is published of them."""
