@@ -80,9 +80,6 @@ class _Judge(Standing):
         found = self.ratios(team)
         return found[attainable(found, {g: len(self.group(team, g)) for g in found[0]})[0]]
 
-    def alone(self, team: int) -> bool:
-        return not self.shares(team)
-
     def needs(self, job: int, room: frozenset[int]) -> Needs:
         one = self.jobs[job]
         return [(one.nodes & room, job)] * (one.pods - self.insts[job].bound)
@@ -249,7 +246,7 @@ class _Judge(Standing):
         lacks = self.lacks(team)
         complete = all(len(self.candidates(team, g)) >= n for g, n in lacks.items())
         found = self.source(team) if complete and not self.too_large(team) else None
-        if found is None and self.alone(team):
+        if found is None and not self.shares(team):
             self.minimum_of_one_alone(team)
         elif found is None:
             self.revoke += hands
@@ -265,9 +262,9 @@ class _Judge(Standing):
             self.revoke += swapped
             if source == "free" and not swapped:
                 self.granted.append((team, choice))
-            elif source != "free" and self.alone(team) and not swapped:
+            elif source != "free" and not self.shares(team) and not swapped:
                 self.admit += [n for n in choice if self.state[n] == "held"]
-            elif source != "free" and not self.alone(team):
+            elif source != "free" and self.shares(team):
                 self.revoke += [n for n in choice if self.state[n] == "hands"]
 
     def replaced(self, job: int, choice: list[int]) -> bool:
@@ -321,7 +318,7 @@ class _Judge(Standing):
                 elif fits:
                     self.reserved += needs
                     hands.append(n)
-                elif n in late or self.misses(team) or not self.alone(team) or self.another_fits(team, n):
+                elif n in late or self.misses(team) or self.shares(team) or self.another_fits(team, n):
                     self.revoke.append(n)
 
     def too_many(self, ratio: Callable[[int], Counts]) -> set[int]:
@@ -368,7 +365,7 @@ class _Judge(Standing):
                 return True
             self.reserved = before
             return False
-        return self.alone(team) and not self.another_fits(team, job)
+        return not self.shares(team) and not self.another_fits(team, job)
 
     # 3b.6: release
 

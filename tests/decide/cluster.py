@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -10,6 +10,10 @@ from scaler.decide.decide import decide
 from scaler.decide.world import Action, Admit, Complete, Decision, Evict, Instance, RestartBudget, Revoke, World
 
 LIMIT = 12
+GONE: dict[str, Any] = {
+    "pods": 0, "gated": 0, "running": 0, "ready": 0, "ended": 0, "admitted_at": 0.0, "newest": 0.0, "leftovers": False,
+}  # fmt: skip
+"""Of an instance without live pods."""
 
 
 class Settled(NamedTuple):
@@ -51,9 +55,8 @@ def perform(one: Instance, action: Action | None, now: float) -> Instance:
     if isinstance(action, Evict):
         going = one.terminating + one.bound
         return msgspec.structs.replace(
-            one, pods=0, gated=0, bound=0, running=0, ready=0, ended=0, crashing=0, faulty=0, terminating=going,
-            ends_by=now, newest=0.0, admitted_at=0.0, unbound=one.needs, seats=(), leftovers=False,
-        )  # fmt: skip
+            one, **GONE, bound=0, crashing=0, faulty=0, terminating=going, ends_by=now, unbound=one.needs, seats=()
+        )
     if not one.made_by_us:
         return perform_on_others(one, action, now)
     if isinstance(action, Admit | Complete):
@@ -64,10 +67,7 @@ def perform(one: Instance, action: Action | None, now: float) -> Instance:
             one, pods=max(pods, one.pods), gated=0, admitted_at=since, newest=newest, leftovers=True, stripped=False
         )
     if action is not None:
-        return msgspec.structs.replace(
-            one, pods=0, gated=0, running=0, ready=0, ended=0, admitted_at=0.0, newest=0.0, leftovers=False,
-            stripped=False,
-        )  # fmt: skip
+        return msgspec.structs.replace(one, **GONE, stripped=False)
     return one
 
 
