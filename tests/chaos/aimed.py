@@ -7,7 +7,8 @@ starts, the attack begins, and in the middle of it one of its pods is killed: it
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -18,7 +19,7 @@ from tests.chaos.schedule import Schedule, gated_service, schedule
 from tests.chaos.world import CPU_NODE, HEALTHY, HEALTHY_NODES, Service, World
 from tests.faults import WRITES, Fault, Rule
 from tests.simulation import kinds
-from tests.simulation.kinds import Ratio
+from tests.simulation.kinds import Kind
 
 RACED = (kinds.DEPLOYMENTS, kinds.LEADER_WORKER_SETS, kinds.MIXED, kinds.STORM_STATELESS, kinds.INSTANCE_SETS)
 OF_SEVERAL_PODS = (kinds.LEADER_WORKER_SETS,)
@@ -30,44 +31,20 @@ APART = (2.0, 15.0)
 """Seconds between two replicas of one rolling update."""
 
 
-def race(seed: int) -> Schedule:
+def race(seed: int, *, gated: bool = False) -> Schedule:
     """An instance is bound, and while the scaler's watch of pods is behind, the rule has no place for it any more."""
-    rng = random.Random(f"race-{seed}")
-    ladder, pods = _one_to_spare(rng), (rng.randint(1, 3), rng.randint(1, 2))
-    return _race(seed, Service("a", "mindie", "a", ladder, ladder[0], pods), rng)
-
-
-def gated_race(seed: int) -> Schedule:
-    """`race` for pods that others make."""
-    rng = random.Random(f"gated-race-{seed}")
-    kind, ladder = rng.choice(RACED), _one_to_spare(rng)
-    return _race(seed, gated_service("a", kind, ladder, ladder[0]), rng)
-
-
-def _race(seed: int, service: Service, rng: random.Random) -> Schedule:
+    rng, service = _one_to_spare("race", seed, 1, RACED if gated else ())
     nodes = _nodes(service.nodes_for(service.ladder[-1]), spare=service.pods[0])
-    return Schedule(
-        seed, World((service,), nodes), STORM, (*_opened(nodes), _smaller_rule(rng)), api_faults=(_BEHIND,)
-    )  # fmt: skip
+    events = (*_opened(nodes), Event(_soon(rng), "rule edited", "a", 1))
+    return Schedule(seed, World((service,), nodes), STORM, events, api_faults=(_BEHIND,))
 
 
-def half_bound(seed: int) -> Schedule:
+def half_bound(seed: int, *, gated: bool = False) -> Schedule:
     """Without gangs, some pods of an instance are bound and others wait when another group loses its node."""
-    rng = random.Random(f"half-bound-{seed}")
-    ladder, pods = _one_to_spare(rng), (rng.randint(2, 3), rng.randint(1, 2))
-    return _half_bound(seed, Service("a", "mindie", "a", ladder, ladder[0], pods), "a-d0", rng)
-
-
-def gated_half_bound(seed: int) -> Schedule:
-    """`half_bound` for pods that others make."""
-    rng = random.Random(f"gated-half-bound-{seed}")
-    kind, ladder = rng.choice(OF_SEVERAL_PODS), _one_to_spare(rng)
-    return _half_bound(seed, gated_service("a", kind, ladder, ladder[0]), "a", rng)
-
-
-def _half_bound(seed: int, service: Service, victim: str, rng: random.Random) -> Schedule:
+    rng, service = _one_to_spare("half-bound", seed, 2, OF_SEVERAL_PODS if gated else ())
     nodes = _nodes(service.nodes_for(service.ladder[-1]), spare=service.pods[0] - 1)
-    return Schedule(seed, World((service,), nodes), STORM, (*_opened(nodes), _lost(rng, victim)), gangs=False)
+    events = (*_opened(nodes), Event(_soon(rng), "node under it lost", "a" if gated else "a-d0"))
+    return Schedule(seed, World((service,), nodes), STORM, events, gangs=False)
 
 
 def rollout(seed: int) -> Schedule:
@@ -101,10 +78,17 @@ def upgrade(seed: int) -> Schedule:
     return msgspec.structs.replace(made, events=(), replicas=2, election=True, earlier=True).also(*events)
 
 
-def _one_to_spare(rng: random.Random) -> tuple[Ratio, Ratio]:
-    """The larger ratio has one prefill instance more."""
+def _one_to_spare(name: str, seed: int, least: int, made_by: Sequence[Kind]) -> tuple[random.Random, Service]:
+    """A service whose larger ratio has one prefill instance more. Its pods are of one of these kinds, else our own:
+    at least so many of each prefill instance."""
+    rng = random.Random(f"{'gated-' if made_by else ''}{name}-{seed}")
+    kind = rng.choice(made_by) if made_by else None
     prefill = rng.randint(1, 2)
-    return (prefill + 1, 1), (prefill, 1)
+    ladder = ((prefill + 1, 1), (prefill, 1))
+    if kind is not None:
+        return rng, gated_service("a", kind, ladder, ladder[0])
+    pods = (rng.randint(least, 3), rng.randint(1, 2))
+    return rng, Service("a", "mindie", "a", ladder, ladder[0], pods)
 
 
 def _nodes(number: int, *, spare: int) -> tuple[NodeSpec, ...]:
@@ -118,14 +102,9 @@ def _opened(nodes: tuple[NodeSpec, ...]) -> list[Event]:
     return [Event(0.0, "node cordoned", name) for name in spare] + [Event(30.0, "node back", name) for name in spare]
 
 
-def _lost(rng: random.Random, victim: str) -> Event:
-    """Some seconds later a node under the victim is lost."""
-    return Event(round(30 + rng.uniform(1.5, 4.0), 2), "node under it lost", victim)
-
-
-def _smaller_rule(rng: random.Random) -> Event:
-    """Some seconds later the smallest ratio is the only one."""
-    return Event(round(30 + rng.uniform(1.5, 4.0), 2), "rule edited", "a", 1)
+def _soon(rng: random.Random) -> float:
+    """Some seconds after that."""
+    return round(30 + rng.uniform(1.5, 4.0), 2)
 
 
 _BEHIND = api_fault("lag of Pod", Fault.LAG, 29.0, 30.0, verbs=("watch",), kinds=("Pod",), seconds=10.0)
@@ -234,6 +213,7 @@ ATTACKS: dict[str, Callable[[int], Schedule]] = {
     "slow webhook": _slow_webhook, "clock stepped": _clocks, "Retry-After": _retry_after,
 }  # fmt: skip
 FAMILIES: dict[str, Callable[[int], Schedule]] = {
-    "race": race, "half-bound": half_bound, "gated-race": gated_race, "gated-half-bound": gated_half_bound,
+    "race": race, "half-bound": half_bound, "gated-race": partial(race, gated=True),
+    "gated-half-bound": partial(half_bound, gated=True),
     "rollout": rollout, "gated rollout": lambda _seed: ROLLOUT, "upgrade": upgrade, **ATTACKS,
 }  # fmt: skip

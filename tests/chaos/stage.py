@@ -20,13 +20,9 @@ from scaler.kube.writer import JITTER
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Mode
 from scaler.sim import loop
-from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.controller import Actor
-from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.kubelet import Kubelet
 from scaler.sim.actors.mindie import MindIEController
-from scaler.sim.actors.nodes import NodeLifecycle, node_object
-from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.actors.nodes import node_object
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller
 from tests.chaos import world
@@ -44,7 +40,7 @@ from tests.faults import Faults
 from tests.jobs import QUEUE, manifest
 from tests.repeat import played
 from tests.simulation import kinds
-from tests.simulation.actors import TIMINGS, machines, owners
+from tests.simulation.actors import machines, owners
 
 REST = 600.0
 """Seconds without a write after which the world counts as being at rest."""
@@ -170,17 +166,10 @@ class Stage:
 
     def _actors(self) -> list[Actor]:
         api, clock, made = self.cluster.client, self.clock, self._made
+        common = machines(api("machines"), clock, made.seed, gangs=made.gangs)
         if made.world.gated:
-            others = [Quota(api("quota"), clock), *owners(api("makers"), clock)]
-            return [*others, *machines(api("machines"), clock, made.seed, gangs=made.gangs)]
-        return [
-            GangScheduler(api("scheduler"), gangs=made.gangs),
-            Kubelet(api("kubelet"), clock, timings=TIMINGS, seed=made.seed),
-            FaultActor(api("fault-actor"), clock, detection=2.0, grace_over_time=60.0),
-            MindIEController(api("mindie"), clock, patience=15.0),
-            NodeLifecycle(api("nodes"), clock, eviction=30.0, orphan=20.0),
-            GarbageCollector(api("collector")),
-        ]
+            return [Quota(api("quota"), clock), *owners(api("makers"), clock), *common]
+        return [*common, MindIEController(api("mindie"), clock, patience=15.0)]
 
     async def _storm(self) -> None:
         for service in self._made.world.services:
