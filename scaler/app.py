@@ -121,8 +121,7 @@ class App:
         beside = {DISRUPTION_BUDGETS: self.informers.pop(DISRUPTION_BUDGETS)}
         if settings.mode in (Mode.GATES, Mode.SHADOW):
             del self.informers[SERVICES]  # the right to them is needed only to make pods
-        self.beside = beside if settings.disruption_budgets and not self._watches else {}
-        """Not decided on: nothing waits for them."""
+        self.beside = beside if settings.disruption_budgets and not self._watches else {}  # nothing waits for it
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.sight = Sight(self.informers, settings.out_of_touch)
         self.alone = Alone(self.cache, self.sight, settings)
@@ -387,10 +386,8 @@ async def _serving(app: App) -> AsyncIterator[None]:
         if app.certificate is not None:
             from scaler.serve.webhook import webhook_server  # noqa: PLC0415 - as `_certificate`
 
-            def groups(namespace: str, rule: str) -> tuple[str, ...] | None:
-                return groups_of(app.cache.config_maps.get(namespace, rule))
-
-            reviewing = webhook_server(groups, app.metrics)
+            rules = app.cache.config_maps
+            reviewing = webhook_server(lambda namespace, rule: groups_of(rules.get(namespace, rule)), app.metrics)
             shown = partial(getattr, app.certificate, "context")
             webhook = reviewing.served(app.settings.http_host, app.settings.webhook_port, shown)
             await stack.enter_async_context(entered_in_thread("webhook", webhook))
