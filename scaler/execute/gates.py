@@ -77,11 +77,11 @@ class Gates:
     async def _gather_in_own_group(self, key: ServiceKey, uid: str, pods: Sequence[PodRecord]) -> None:
         """Move the pods that are not bound yet into the PodGroup of their instance, if they would share one."""
         membership = self._cache.pod_instances.membership_of(uid)
-        waiting = [pod for pod in pods if not pod.node and pod.claim is not None and pod.claim.volcano]
-        if membership is None or not membership.place.shares_pod_group or not waiting:
+        waiting = [pod for pod in pods if not pod.node and pod.governed is not None and pod.governed.volcano]
+        if membership is None or not membership.shares_pod_group or not waiting:
             return
-        name = self._own_group(pods) or own_pod_group_name(membership.place.name, pods[0].uid)
-        moving = [pod for pod in waiting if pod.claim is not None and pod.claim.pod_group != name]
+        name = self._own_group(pods) or own_pod_group_name(membership.name, pods[0].uid)
+        moving = [pod for pod in waiting if pod.governed is not None and pod.governed.pod_group != name]
         if self._exists(pods[0].namespace, name):
             await self._join(name, moving)
         else:
@@ -110,7 +110,11 @@ class Gates:
 
     def _own_group(self, pods: Sequence[PodRecord]) -> str:
         """The PodGroup that some of them are in already and that is theirs alone; "" when there is none."""
-        named = {(pod.namespace, pod.claim.pod_group) for pod in pods if pod.claim is not None and pod.claim.pod_group}
+        named = {
+            (pod.namespace, pod.governed.pod_group)
+            for pod in pods
+            if pod.governed is not None and pod.governed.pod_group
+        }
         ours = [name for place, name in named if self._exists(place, name)]
         return min(ours, default="")
 
@@ -120,7 +124,7 @@ class Gates:
     async def _make_group(self, name: str, key: ServiceKey, membership: Membership, pods: Sequence[PodRecord]) -> None:
         """It belongs to the pods that are there, and goes with the last of them."""
         first, *others = pods
-        uid = membership.place.instance
+        uid = membership.instance
         size, leader_first = self._instances.of(uid).expected, starts_with_leader(self._cache, uid)
         body = own_pod_group(
             name,
@@ -135,7 +139,7 @@ class Gates:
 
 def _made_by_volcano(pods: Sequence[PodRecord]) -> set[str]:
     """Names of the PodGroups that Volcano made for them and their siblings, or would."""
-    return {VOLCANOS_OWN + pod.claim.maker_uid for pod in pods if pod.claim is not None}
+    return {VOLCANOS_OWN + pod.governed.maker_uid for pod in pods if pod.governed is not None}
 
 
 def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]:
@@ -144,6 +148,6 @@ def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]
 
 def _release(pod: PodRecord) -> dict[str, Any]:
     """Strategic merge patch: our gate only, foreign ones stay; and the deletion cost that held pods have."""
-    discounted = pod.claim is not None and pod.claim.discounted
+    discounted = pod.governed is not None and pod.governed.discounted
     meta = _named(pod, {DELETION_COST: None}) if discounted else {"uid": pod.uid}
     return {"metadata": meta, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}

@@ -31,7 +31,7 @@ from scaler.informers.config_maps import ConfigMapRecord
 from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
 from scaler.informers.owners import Owners
-from scaler.informers.pod_instances import PodInstances, instance_of
+from scaler.informers.pod_instances import PodInstances, instance_of, membership_in
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import JobRecord, NodeRecord, OwnedRecord, PriorityRecord
 from scaler.informers.refusals import Refusals
@@ -282,8 +282,8 @@ class Cache:
             self._index_pod(record, exists=record is new)
             for uid in {record.owner_uid, self._whose_name(record)} - {""}:
                 self.mark(uid)
-        if (old is not None and old.claim is not None) or (new is not None and new.claim is not None):
-            self._on_claim(old, new)
+        if (old is not None and old.governed is not None) or (new is not None and new.governed is not None):
+            self._on_governed(old, new)
 
     def _is_bind(self, old: PodRecord | None, new: PodRecord) -> bool:
         """Whether this pod with a node had none before. What the first list shows may have been there for long."""
@@ -291,7 +291,7 @@ class Cache:
             return self.pods.version > 0
         return not old.node
 
-    def _on_claim(self, old: PodRecord | None, new: PodRecord | None) -> None:
+    def _on_governed(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """A pod that names a rule itself."""
         if old is None and new is not None and self.pods.version and not new.gated:
             self.pod_instances.ungated[new.uid] = new.name
@@ -310,11 +310,11 @@ class Cache:
 
     def _on_revision(self, record: PodRecord | None) -> None:
         """A pod came or went: where no owner tells the newest revision, the pods of all its maker's instances do."""
-        place = self.pod_instances.place_of(record)
-        if place is None or not place.maker or self.owners.newest_revision(place.maker):
+        said = membership_in(record)
+        if said is None or not said.maker or self.owners.newest_revision(said.maker):
             return
-        others = self.pod_instances.of_maker(place.maker)
-        if any(self.pod_instances.revision_of(uid) != place.revision for uid in others):
+        others = self.pod_instances.of_maker(said.maker)
+        if any(self.pod_instances.revision_of(uid) != said.revision for uid in others):
             for uid in sorted(others):
                 self._publish(InstanceChanged(uid, None))
 

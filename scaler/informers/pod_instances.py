@@ -1,6 +1,6 @@
 """The instances that pods tell of themselves: Deployments, LeaderWorkerSets, StormServices, plain pods.
 
-    pod -> place (workloads/kinds.py) -> instance identity -> its pods; the objects that describe it
+    pod -> membership (workloads/kinds.py) -> instance identity -> its pods; the objects that describe it
 
 An index and nothing else: it decides nothing and never talks to the cluster.
 """
@@ -15,7 +15,7 @@ import msgspec
 
 from scaler.decide.world import ServiceKey
 from scaler.informers.pods import PodRecord
-from scaler.workloads.kind import NO_LABELS, Labels, Membership, OwnerName, Place, as_admitted
+from scaler.workloads.kind import NO_LABELS, Labels, Membership, OwnerName, as_admitted
 
 
 class PodInstances:
@@ -64,32 +64,27 @@ class PodInstances:
     def revision_of(self, instance: str) -> str:
         """Of its newest pod; "" for an instance without pods."""
         membership = self._membership.get(instance)
-        return membership.place.revision if membership is not None else ""
-
-    def place_of(self, record: PodRecord | None) -> Place | None:
-        """Where the pod says that it belongs; None when it tells nothing."""
-        membership = _membership(record)
-        return membership.place if membership is not None else None
+        return membership.revision if membership is not None else ""
 
     def change(self, old: PodRecord | None, new: PodRecord | None) -> Iterator[tuple[str, ServiceKey]]:
         """Take in a change of one pod; gives every instance that it concerns, with its service."""
         for record in (old, new):
-            membership = _membership(record)
+            membership = membership_in(record)
             if record is None or membership is None:
                 continue
-            known = as_admitted(membership, self.labels_when_made(membership.place.instance))
+            known = as_admitted(membership, self.labels_when_made(membership.instance))
             membership = msgspec.structs.replace(membership, **known) if known else membership
             touched = {membership.key}
             if record is new:
                 touched |= self._add(record, membership)
-            elif new is None or new.uid != record.uid or instance_of(new) != membership.place.instance:
+            elif new is None or new.uid != record.uid or instance_of(new) != membership.instance:
                 self._remove(record, membership)
             for key in sorted(touched):
-                yield membership.place.instance, key
+                yield membership.instance, key
 
     def _add(self, record: PodRecord, membership: Membership) -> set[ServiceKey]:
         """Gives the service that the instance was in so far, when its newest pod names another one."""
-        instance = membership.place.instance
+        instance = membership.instance
         self._pods[instance][record.name] = record
         if membership.label_problem is None and membership.group:
             first = Labels(membership.key.rule, membership.group, membership.key.job_id)
@@ -101,14 +96,14 @@ class PodInstances:
         if before is not None:
             self._unlink(before)
         self._by_service[membership.key].add(instance)
-        if membership.place.maker:
-            self._by_maker[membership.place.maker].add(instance)
-        for owner in membership.place.described_by:
+        if membership.maker:
+            self._by_maker[membership.maker].add(instance)
+        for owner in membership.described_by:
             self._by_owner[owner].add(instance)
         return {before.key} if before is not None else set()
 
     def _remove(self, record: PodRecord, membership: Membership) -> None:
-        instance = membership.place.instance
+        instance = membership.instance
         self.ungated.pop(record.uid, None)
         pods = self._pods.get(instance, {})
         known = pods.get(record.name)
@@ -121,21 +116,22 @@ class PodInstances:
             self._unlink(self._membership.pop(instance))
 
     def _unlink(self, membership: Membership) -> None:
-        instance = membership.place.instance
+        instance = membership.instance
         _discard(self._by_service, membership.key, instance)
-        _discard(self._by_maker, membership.place.maker, instance)
-        for owner in membership.place.described_by:
+        _discard(self._by_maker, membership.maker, instance)
+        for owner in membership.described_by:
             _discard(self._by_owner, owner, instance)
 
 
-def _membership(record: PodRecord | None) -> Membership | None:
-    return record.claim.membership if record is not None and record.claim is not None else None
+def membership_in(record: PodRecord | None) -> Membership | None:
+    """Where the pod says that it belongs; None when it says nothing."""
+    return record.governed.membership if record is not None and record.governed is not None else None
 
 
 def instance_of(record: PodRecord) -> str:
     """The identity of the instance that the pod tells of itself; "" when it tells none."""
-    membership = _membership(record)
-    return membership.place.instance if membership is not None else ""
+    membership = membership_in(record)
+    return membership.instance if membership is not None else ""
 
 
 def _discard(index: defaultdict[Any, set[str]], key: Any, instance: str) -> None:

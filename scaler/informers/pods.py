@@ -33,7 +33,7 @@ LONGEST_CONFIGURATION = 32 * 1024
 """Characters of the annotation about its chips: beyond that it is unusable."""
 
 _shared = sharing(1024)
-"""Claims: pods of one instance say the same."""
+"""Pods of one instance say the same."""
 _DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "UnexpectedAdmissionError"})
 """Values of a pod's status.reason that the kubelet gives to pods which it ends or refuses."""
 
@@ -91,8 +91,8 @@ class PodObject(msgspec.Struct, gc=False):
     status: _PodStatus = _PodStatus()
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
-    """What a pod says that names a rule itself."""
+class Governed(msgspec.Struct, frozen=True, gc=False):
+    """What matters of a pod that names a rule itself, beside what matters of any pod."""
 
     membership: Membership | None
     """None for a pod of a job that is an instance by itself."""
@@ -102,8 +102,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """Volcano schedules it."""
     discounted: bool
     """It has the deletion cost of a held pod."""
-    need: PodRequest = PodRequest()
-    """What it asks of a node."""
+    request: PodRequest = PodRequest()
+    """Resources and node constraints."""
     priority: int = 0
     maker_uid: str = ""
     """Of its controller, or its own if it has none: Volcano names the PodGroup after it that it makes for the pod."""
@@ -144,7 +144,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """It has the label that keeps evictions away."""
     devices: PodDevices | None = None
     """Its chips; None for pods of others, which are most and must stay small."""
-    claim: Claim | None = None
+    governed: Governed | None = None
     """None for pods that name no rule."""
 
 
@@ -153,7 +153,7 @@ def pod_record(pod: PodObject) -> PodRecord:
     meta, status = pod.metadata, pod.status
     owner = meta.owner
     owner_uid = job_uid(owner)
-    claim = _shared(_claim(pod, owner, owner_uid)) if RULE_LABEL in meta.labels else None
+    governed = _shared(_governed(pod, owner, owner_uid)) if RULE_LABEL in meta.labels else None
     version = meta.labels.get("version", "")
     ready, disrupted = _conditions(status.conditions)
     crashing, restarts, exit_code = _containers(status.container_statuses)
@@ -179,8 +179,8 @@ def pod_record(pod: PodObject) -> PodRecord:
         requests=requests_of(pod.spec),
         disrupted=disrupted or status.reason in _DISRUPTIONS,
         kept=meta.labels.get(KEEP_LABEL) == "true",
-        devices=_devices(pod) if owner_uid or claim is not None else None,
-        claim=claim,
+        devices=_devices(pod) if owner_uid or governed is not None else None,
+        governed=governed,
     )
 
 
@@ -220,31 +220,31 @@ def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
     return crashing, restarts, exit_code
 
 
-def _claim(pod: PodObject, owner: Owner, job: str) -> Claim:
+def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
     meta = pod.metadata
     membership = None if job else membership_of(meta)
-    return Claim(
+    return Governed(
         membership=membership,
         pod_group=meta.annotations.get(POD_GROUP, "")[:LONGEST_NAME],
         volcano=pod.spec.scheduler_name == VOLCANO,
         discounted=meta.annotations.get(DELETION_COST) == HELD_COST,
-        need=_need(pod.spec),
+        request=_request(pod.spec),
         priority=pod.spec.priority or 0,
         maker_uid=shared(owner.uid or meta.uid),
         unknown_owner=unknown_owner(meta, membership) if membership is not None else "",
     )
 
 
-def _need(spec: _PodSpec) -> PodRequest:
+def _request(spec: _PodSpec) -> PodRequest:
     """Pods of one template have the same bytes, so each template is read once."""
     raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.volumes, spec.topology_spread_constraints)
     if sum(memoryview(part).nbytes for part in raw) > LONGEST_PLACEMENT:
         return PodRequest(requests_of(spec), Where(opaque=True))
-    return _need_of(requests_of(spec), *map(bytes, raw))
+    return _request_of(requests_of(spec), *map(bytes, raw))
 
 
 @lru_cache(maxsize=512)
-def _need_of(
+def _request_of(
     requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes, volumes: bytes, spread: bytes
 ) -> PodRequest:
     parts = dict(zip(PLACEMENT, (selector, affinity, tolerations, volumes, spread), strict=True))

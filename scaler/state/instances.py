@@ -154,7 +154,9 @@ def _ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
     """The names of those that arrived without our gate, as a pod that names no rule itself always does."""
     if cache.watches:
         return []
-    return [pod.name for pod in pods if pod.uid in cache.pod_instances.ungated or (pod.claim is None and not pod.gated)]
+    return [
+        pod.name for pod in pods if pod.uid in cache.pod_instances.ungated or (pod.governed is None and not pod.gated)
+    ]
 
 
 def _arrived_ungated(cache: Cache, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
@@ -168,9 +170,9 @@ def _shared_gangs(
 ) -> Iterator[tuple[Warning, str]]:
     """PodGroups that hold released instances back together with held ones, and that are not ours to replace."""
     namespace = membership.key.namespace
-    for name in sorted({pod.claim.pod_group for pod in pods if pod.claim is not None} - {""}):
+    for name in sorted({pod.governed.pod_group for pod in pods if pod.governed is not None} - {""}):
         group = cache.pod_groups.get(namespace, name)
-        words = holding_impossible(membership.place, name, group.members if group is not None else 0, size)
+        words = holding_impossible(membership, name, group.members if group is not None else 0, size)
         if words:
             yield Warning.HOLD_NOT_POSSIBLE, words
 
@@ -199,44 +201,43 @@ def _labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> dict[str, A
 
 
 def _of_pods(cache: Cache, membership: Membership) -> Instance:
-    place = membership.place
-    pods = sorted(cache.pod_instances.pods_of(place.instance).values(), key=lambda pod: pod.name)
+    pods = sorted(cache.pod_instances.pods_of(membership.instance).values(), key=lambda pod: pod.name)
     present = _present(pods)
     faulty = _faulty(cache, pods)
     facts = _asked(cache, membership)
-    size = place.size or next((found.size for found in facts if found.size), 0)
+    size = membership.size or next((found.size for found in facts if found.size), 0)
     ended = bool(present) and all(pod.phase in ENDED for pod in present)
     return Instance(
-        uid=place.instance,
-        name=place.name,
+        uid=membership.instance,
+        name=membership.name,
         group=membership.group,
-        created=facts[0].created if facts and not place.mortal else min(pod.created for pod in pods),
+        created=facts[0].created if facts and not membership.mortal else min(pod.created for pod in pods),
         expected=size or len(present),
         kind=membership.kind,
-        owner_deleting=place.mortal and not present,
-        owner_finished=place.mortal and ended,
+        owner_deleting=membership.mortal and not present,
+        owner_finished=membership.mortal and ended,
         **_labelled(membership, present),
         faults=() if size else (_size_unknown(membership),),
         trouble=next(_troubles((), pods, faulty), ""),
         warnings=(
             *(
-                (Warning.UNKNOWN_OWNER, pod.claim.unknown_owner)
+                (Warning.UNKNOWN_OWNER, pod.governed.unknown_owner)
                 for pod in pods
-                if pod.claim and pod.claim.unknown_owner
+                if pod.governed and pod.governed.unknown_owner
             ),
             *_arrived_ungated(cache, pods),
             *_shared_gangs(cache, membership, pods, size),
         ),
         made_by_us=False,
-        owner=place.maker,
-        revision=place.revision,
+        owner=membership.maker,
+        revision=membership.revision,
         outdated=_is_outdated(cache, membership),
         **_asked_by_pods(present, size),
-        wanted=cache.owners.wanted(place.maker) if place.maker else 0,
+        wanted=cache.owners.wanted(membership.maker) if membership.maker else 0,
         unheld=len(_ungated(cache, present)),
-        irreplaceable=any(pod.claim is not None and pod.claim.maker_uid == pod.uid for pod in present),
+        irreplaceable=any(pod.governed is not None and pod.governed.maker_uid == pod.uid for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
-        more_to_come=len(present) < size and _waits_for_leader(facts, place.name, present),
+        more_to_come=len(present) < size and _waits_for_leader(facts, membership.name, present),
         ends_by=_ends_by(cache, pods),
         **_counts(pods, faulty),
     )
@@ -245,14 +246,14 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
 def is_misplaced(membership: Membership, pod: PodRecord) -> bool:
     """Whether Volcano would schedule a released pod in a PodGroup that it shares with other instances: one that
     Volcano made, perhaps after ours was named."""
-    claim = pod.claim
-    if claim is None or not claim.volcano or not membership.place.shares_pod_group:
+    governed = pod.governed
+    if governed is None or not governed.volcano or not membership.shares_pod_group:
         return False
-    return not (pod.gated or pod.node or pod.terminating) and claim.pod_group.startswith(VOLCANOS_OWN)
+    return not (pod.gated or pod.node or pod.terminating) and governed.pod_group.startswith(VOLCANOS_OWN)
 
 
 def _asked(cache: Cache, membership: Membership) -> list[OwnerFacts]:
-    found = (cache.owners.get(*owner) for owner in membership.place.described_by)
+    found = (cache.owners.get(*owner) for owner in membership.described_by)
     return [facts for facts in found if facts is not None]
 
 
@@ -270,20 +271,19 @@ def _waits_for_leader(facts: Sequence[OwnerFacts], leader: str, present: Sequenc
 
 
 def _size_unknown(membership: Membership) -> str:
-    asked = ", ".join(f"{kind} {name}" for kind, _, name in membership.place.described_by) or "nobody"
+    asked = ", ".join(f"{kind} {name}" for kind, _, name in membership.described_by) or "nobody"
     return (
-        f"SizeUnknown: {asked} does not tell how many pods {membership.place.name} has; "
+        f"SizeUnknown: {asked} does not tell how many pods {membership.name} has; "
         "set annotation mind-cluster/instance-size on its pods"
     )
 
 
 def _is_outdated(cache: Cache, membership: Membership) -> bool:
     """Whether its maker makes a newer revision: as the maker tells, else as its newest pods show."""
-    place = membership.place
-    if not (place.maker and place.revision):
+    if not (membership.maker and membership.revision):
         return False
-    newest = cache.owners.newest_revision(place.maker) or _newest_seen(cache, place.maker)
-    return newest != place.revision
+    newest = cache.owners.newest_revision(membership.maker) or _newest_seen(cache, membership.maker)
+    return newest != membership.revision
 
 
 def _newest_seen(cache: Cache, maker: str) -> str:
@@ -310,12 +310,12 @@ def _asked_by_job(
 
 def _asked_by_pods(present: Sequence[PodRecord], size: int) -> dict[str, Any]:
     """Pods that do not exist yet are taken to ask for what the first one asks."""
-    claimed = [(pod, pod.claim) for pod in present if pod.claim is not None]
-    if not claimed:
+    found = [(pod, pod.governed) for pod in present if pod.governed is not None]
+    if not found:
         return {}
-    missing = [(None, claimed[0][1].need)] * max(0, size - len(claimed))
-    asked = [*((pod, claim.need) for pod, claim in claimed), *missing]
-    return _asked_of_nodes(asked, max(claim.priority for _, claim in claimed))
+    missing = [(None, found[0][1].request)] * max(0, size - len(found))
+    asked = [*((pod, governed.request) for pod, governed in found), *missing]
+    return _asked_of_nodes(asked, max(governed.priority for _, governed in found))
 
 
 def _asked_of_nodes(asked: Sequence[tuple[PodRecord | None, PodRequest]], priority: int) -> dict[str, Any]:

@@ -24,8 +24,8 @@ JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
 """Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where a pod belongs, as far as the pod itself says."""
+class Membership(msgspec.Struct, frozen=True, gc=False):
+    """A pod's instance, as far as the pod itself says: what its kind knows, then what its labels say."""
 
     instance: str
     """Identity of the instance within the cluster; the same after its pods were made anew, unless it is mortal."""
@@ -43,15 +43,9 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     """The objects that say its size, newest revision and age, the most important first."""
     shares_pod_group: bool = False
     """Left alone, its pods share a PodGroup with other instances, or are spread over several."""
-
-
-class Membership(msgspec.Struct, frozen=True, gc=False):
-    """A pod's instance and service."""
-
-    kind: str
-    key: ServiceKey
-    group: str | None
-    place: Place
+    kind: str = ""
+    key: ServiceKey = ServiceKey("", "", "")
+    group: str | None = None
     label_problem: Reason | None = None
     mislabelled: str = ""
     """As `Job.mislabelled`."""
@@ -138,7 +132,7 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     created: float
     maker: str = ""
-    """Identity as in Place.maker; "" when it says nothing of revisions."""
+    """Identity as in Membership.maker; "" when it says nothing of revisions."""
     revision: str = ""
     """The revision it stands for."""
     rank: int = 0

@@ -1,6 +1,6 @@
 """The workload kinds: for each a function from a pod to the instance that it belongs to. Pure, never raises.
 
-A function gets a pod and returns its place, None for a pod of another kind. It never looks at anything but the pod:
+A function gets a pod and returns its instance, None for a pod of another kind. It never looks at anything but the pod:
 what the objects that made it know (how many pods, the newest revision, who comes first) arrives as OwnerFacts.
 A number or word of a shape that was not expected counts as absent: an odd object must not vanish with all that is right
 in it. AscendJobs and Volcano Jobs are not here: those jobs are instances before they have pods
@@ -20,7 +20,7 @@ from scaler.kube.metadata import LabelledMetadata, shared
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.limits import MAX_INSTANCE_NAME, MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count
-from scaler.workloads.kind import Labels, Membership, OwnerFacts, OwnerName, Place, identity, number_in
+from scaler.workloads.kind import Labels, Membership, OwnerFacts, OwnerName, identity, number_in
 
 APPS, AIBRIX, RBG = "apps", "orchestration.aibrix.ai", "workloads.x-k8s.io"
 """API groups of the objects that make pods."""
@@ -33,7 +33,7 @@ _RBG_LABELS = ("group-name", "role-name", "component-name", "component-size")
 ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 
 
-def instance_set(pod: LabelledMetadata) -> Place | None:
+def instance_set(pod: LabelledMetadata) -> Membership | None:
     """MindCluster's Infer Operator: each StatefulSet or Deployment that an InstanceSet made is one instance, whole.
 
     Volcano makes one PodGroup for each of them, so instances never share one.
@@ -45,10 +45,10 @@ def instance_set(pod: LabelledMetadata) -> Place | None:
     if not workload:
         return None
     owner = ("StatefulSet" if set_ else "ReplicaSet", pod.namespace, pod.owner.name)
-    return Place(identity("InstanceSet", pod.namespace, workload), workload, described_by=(owner,))
+    return Membership(identity("InstanceSet", pod.namespace, workload), workload, described_by=(owner,))
 
 
-def leader_worker_set(pod: LabelledMetadata) -> Place | None:
+def leader_worker_set(pod: LabelledMetadata) -> Membership | None:
     """Each group is an instance. Its leader is pod <set>-<group> of the StatefulSet <set>, its workers are made by the
     StatefulSet <set>-<group>: names and owners are there from the start, its own webhook's labels perhaps later."""
     lws = pod.labels.get(LWS + "name", "")
@@ -58,7 +58,7 @@ def leader_worker_set(pod: LabelledMetadata) -> Place | None:
     if not ours or not (index.isascii() and index.isdecimal()):
         return None
     revision = pod.labels.get(LWS + "template-revision-hash", "")
-    return Place(
+    return Membership(
         instance=identity("LeaderWorkerSet", pod.namespace, lws, index),
         name=f"{lws}-{index}",
         size=number_in(pod.annotations.get(LWS + "size", "")),
@@ -70,7 +70,7 @@ def leader_worker_set(pod: LabelledMetadata) -> Place | None:
     )
 
 
-def storm_service(pod: LabelledMetadata) -> Place | None:
+def storm_service(pod: LabelledMetadata) -> Membership | None:
     """AIBrix: each replica of a role is an instance, a PodSet where podGroupSize is above 1, else one pod of a RoleSet.
 
     In pool mode (one RoleSet, many replicas of a role) and in replica mode (many RoleSets) alike: a rule counts the
@@ -80,7 +80,7 @@ def storm_service(pod: LabelledMetadata) -> Place | None:
     maker = identity("StormService", pod.namespace, storm, role) if storm and role else ""
     owner = pod.owner.name
     if pod.owner.is_a("PodSet", AIBRIX):
-        return Place(
+        return Membership(
             # Names of PodSets are unique, and in a stateful role the same when they are made anew.
             instance=identity("PodSet", pod.namespace, owner),
             name=owner,
@@ -98,7 +98,7 @@ def storm_service(pod: LabelledMetadata) -> Place | None:
     return _single(pod, instance, mortal=not index, maker=maker, revision=revision)
 
 
-def role_based_group(pod: LabelledMetadata) -> Place | None:
+def role_based_group(pod: LabelledMetadata) -> Membership | None:
     """RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes Deployments,
     StatefulSets and LeaderWorkerSets, which are known as such.
 
@@ -110,7 +110,7 @@ def role_based_group(pod: LabelledMetadata) -> Place | None:
     group, role, component, size = (pod.labels.get(f"rbg.{RBG}/{name}", "") for name in _RBG_LABELS)
     # Leaders, workers and single pods know the size of the whole instance; other components only their own.
     knows = component in ("leader", "worker", role)
-    return Place(
+    return Membership(
         instance=identity("RoleInstance", pod.namespace, pod.owner.name),
         name=pod.owner.name,
         size=number_in(size) if knows else 0,
@@ -119,7 +119,7 @@ def role_based_group(pod: LabelledMetadata) -> Place | None:
     )
 
 
-def deployment(pod: LabelledMetadata) -> Place | None:
+def deployment(pod: LabelledMetadata) -> Membership | None:
     """Each pod is an instance, and mortal: what comes in its place has another name and is another instance."""
     name = _deployment_of(pod)
     if not name:
@@ -128,12 +128,12 @@ def deployment(pod: LabelledMetadata) -> Place | None:
     return _single(pod, maker=maker, revision=revision, described_by=(("ReplicaSet", pod.namespace, pod.owner.name),))
 
 
-def replica_set(pod: LabelledMetadata) -> Place | None:
+def replica_set(pod: LabelledMetadata) -> Membership | None:
     """As `deployment`: a ReplicaSet without a Deployment."""
     return _single(pod) if pod.owner.is_a("ReplicaSet", APPS) else None
 
 
-def stateful_set(pod: LabelledMetadata) -> Place | None:
+def stateful_set(pod: LabelledMetadata) -> Membership | None:
     """Each pod is an instance that comes again under its name, unless annotations say that several form one."""
     if not pod.owner.is_a("StatefulSet", APPS):
         return None
@@ -141,7 +141,7 @@ def stateful_set(pod: LabelledMetadata) -> Place | None:
     return _single(pod, instance, mortal=False, described_by=(("StatefulSet", pod.namespace, pod.owner.name),))
 
 
-KINDS: Mapping[str, Callable[[LabelledMetadata], Place | None]] = {
+KINDS: Mapping[str, Callable[[LabelledMetadata], Membership | None]] = {
     "InstanceSet": instance_set,
     "LeaderWorkerSet": leader_worker_set,
     "StormService": storm_service,
@@ -161,13 +161,13 @@ def membership_of(pod: LabelledMetadata) -> Membership | None:
     if RULE_LABEL not in pod.labels:
         return None
     labels = Labels(*(pod.labels.get(name, "") for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)))
-    placed = ((kind, place) for kind, place_of in KINDS.items() if (place := place_of(pod)) is not None)
-    kind, place = next(placed, (PLAIN, _single(pod)))
-    return Membership(
+    known = ((kind, found) for kind, of_kind in KINDS.items() if (found := of_kind(pod)) is not None)
+    kind, membership = next(known, (PLAIN, _single(pod)))
+    return msgspec.structs.replace(
+        _as_annotated(pod, membership),
         kind=kind,
         key=ServiceKey(pod.namespace, labels.rule, labels.job_id),
         group=labels.group or None,
-        place=_as_annotated(pod, place),
         label_problem=labels.problem,
     )
 
@@ -177,7 +177,7 @@ def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
     if (length := len(pod.annotations.get(INSTANCE, ""))) > MAX_INSTANCE_NAME:
         most = f"{length} characters, more than {MAX_INSTANCE_NAME}"
         return f"annotation {INSTANCE} of pod {pod.name} has {most}: it does not count"
-    if membership.kind != PLAIN or not pod.owner.kind or not membership.place.mortal:
+    if membership.kind != PLAIN or not pod.owner.kind or not membership.mortal:
         return ""
     return (
         f"{pod.owner.kind} {pod.owner.name} ({pod.owner.api_version}) is no kind that is known here, so pod {pod.name} "
@@ -186,13 +186,13 @@ def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
     )
 
 
-def holding_impossible(place: Place, pod_group: str, min_member: int, size: int) -> str:
+def holding_impossible(found: Membership, pod_group: str, min_member: int, size: int) -> str:
     """Why nothing can be held around a pod of an instance of `size` pods, whose PodGroup wants `min_member`, in words;
     "" when it can. A PodGroup of several instances starts none of them while any is held."""
-    if place.shares_pod_group or not 0 < size < min_member:
+    if found.shares_pod_group or not 0 < size < min_member:
         return ""
     return (
-        f"PodGroup {pod_group} wants {min_member} pods before any of them starts, and {place.name} has {size}: while "
+        f"PodGroup {pod_group} wants {min_member} pods before any of them starts, and {found.name} has {size}: while "
         "one instance in it is held, none can start; switch the gang scheduling of the whole group off"
     )
 
@@ -205,9 +205,9 @@ def _single(
     maker: str = "",
     revision: str = "",
     described_by: tuple[OwnerName, ...] = (),
-) -> Place:
-    """The place of a pod that is the whole instance. Volcano puts all pods of one owner into one PodGroup."""
-    return Place(instance or pod.uid, pod.name, 1, mortal, maker, revision, described_by, shares_pod_group=True)
+) -> Membership:
+    """A pod that is the whole instance. Volcano puts all pods of one owner into one PodGroup."""
+    return Membership(instance or pod.uid, pod.name, 1, mortal, maker, revision, described_by, shares_pod_group=True)
 
 
 def _deployment_of(pod: LabelledMetadata) -> str:
@@ -217,8 +217,8 @@ def _deployment_of(pod: LabelledMetadata) -> str:
     return pod.owner.name.removesuffix(ending) if named else ""
 
 
-def _as_annotated(pod: LabelledMetadata, place: Place) -> Place:
-    """`place` with what the pod's annotations say instead. A name means one instance within its service and group.
+def _as_annotated(pod: LabelledMetadata, found: Membership) -> Membership:
+    """`found` with what the pod's annotations say instead. A name means one instance within its service and group.
 
     A size alone concerns instances that the kind knows to consist of several pods: a pod that is an instance by itself
     gets no companions by saying how many it would like.
@@ -228,9 +228,9 @@ def _as_annotated(pod: LabelledMetadata, place: Place) -> Place:
         service = pod.labels.get(JOB_ID_LABEL, ""), pod.labels.get(GROUP_LABEL, "")
         instance = identity("pods", pod.namespace, *service, named)
         return msgspec.structs.replace(
-            place, instance=instance, name=named, size=size or 1, mortal=False, shares_pod_group=True
+            found, instance=instance, name=named, size=size or 1, mortal=False, shares_pod_group=True
         )
-    return msgspec.structs.replace(place, size=size) if size and place.size != 1 else place
+    return msgspec.structs.replace(found, size=size) if size and found.size != 1 else found
 
 
 # What the objects that make pods know

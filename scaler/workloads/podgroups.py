@@ -56,7 +56,7 @@ def own_pod_group(
     annotations = at(meta, "annotations")
     members = 1 if leader_first else max(size, 1)
     named = {"queue": annotations.get(QUEUE), "priorityClassName": spec.get("priorityClassName")}
-    ours = {MIN_AVAILABLE: str(members), INSTANCE: membership.place.name}
+    ours = {MIN_AVAILABLE: str(members), INSTANCE: membership.name}
     return {
         "apiVersion": POD_GROUPS.api_version,
         "kind": POD_GROUPS.kind,

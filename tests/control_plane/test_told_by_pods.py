@@ -91,18 +91,25 @@ async def test_real_pods_tell_the_instances_that_the_samples_tell(kind: str, pla
         await make(api, kind)
         found = await told(api, kind)
     assert sorted(map(_essence, found)) == sorted(_essence(one) for one in expected if one is not None)
-    assert len({one.place.instance for one in found}) == len(sample.make(sample.object))
+    assert len({one.instance for one in found}) == len(sample.make(sample.object))
     assert all(one.key.rule == LABELS["mind-cluster/scaling-rule"] for one in found)
     # The manager of LeaderWorkerSets runs with gang scheduling here, which the samples have not.
-    assert {one.place.shares_pod_group for one in found} == {kind != "LeaderWorkerSet"}
+    assert {one.shares_pod_group for one in found} == {kind != "LeaderWorkerSet"}
 
 
 def _essence(membership: Membership) -> tuple[Any, ...]:
     """All but what is drawn: names and uids of mortal pods, revisions."""
-    place = membership.place
-    asks = tuple(kind for kind, _, _ in place.described_by)
-    identity = "" if place.mortal else place.instance
-    return membership.kind, identity, place.size, place.mortal, place.maker, bool(place.revision), asks
+    asks = tuple(kind for kind, _, _ in membership.described_by)
+    identity = "" if membership.mortal else membership.instance
+    return (
+        membership.kind,
+        identity,
+        membership.size,
+        membership.mortal,
+        membership.maker,
+        bool(membership.revision),
+        asks,
+    )
 
 
 @pytest.mark.parametrize(("kind", "teller"), [("Deployment", REPLICA_SETS), ("LeaderWorkerSet", STATEFUL_SETS)])
@@ -111,8 +118,8 @@ async def test_the_maker_tells_of_a_new_revision_while_pods_of_the_old_one_wait(
 ) -> None:
     async with plane.client() as api:
         await make(api, kind)
-        (old,) = {one.place.revision for one in await told(api, kind)}
-        maker = (await told(api, kind))[0].place.maker
+        (old,) = {one.revision for one in await told(api, kind)}
+        maker = (await told(api, kind))[0].maker
         assert (await newest(api, teller, maker)).revision == old
         changed = body(kind)
         _template(kind, changed)["metadata"]["annotations"]["edited"] = "yes"
@@ -123,7 +130,7 @@ async def test_the_maker_tells_of_a_new_revision_while_pods_of_the_old_one_wait(
             return (await newest(api, teller, maker)).revision not in ("", old)
 
         await until(edited, "the newest revision is another one", lambda: newest(api, teller, maker))
-        assert old in {one.place.revision for one in await told(api, kind)}
+        assert old in {one.revision for one in await told(api, kind)}
 
 
 async def newest(api: KubeApi, teller: Resource, maker: str) -> OwnerFacts:

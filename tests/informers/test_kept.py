@@ -118,8 +118,8 @@ def test_texts_of_a_pod_are_bounded() -> None:
     record = read_pod(
         {"metadata": {"name": "x", "labels": LABELS, "annotations": named}, "spec": {"nodeSelector": {"a": LARGE}}}
     )
-    assert record.claim is not None
-    assert record.claim.need.where.opaque
+    assert record.governed is not None
+    assert record.governed.request.where.opaque
     assert record.devices is not None
     assert record.devices.configuration == f"longer than {LONGEST_CONFIGURATION} characters"
     assert size(record) < 10_000
@@ -129,10 +129,10 @@ def test_a_name_of_an_instance_that_is_too_long_is_not_kept_and_its_pods_are_ins
     def place(uid: str) -> str:
         notes = {"mind-cluster/instance": LARGE}
         record = read_pod({"metadata": {"name": "x", "uid": uid, "labels": LABELS, "annotations": notes}})
-        assert record.claim is not None
-        assert record.claim.membership is not None
+        assert record.governed is not None
+        assert record.governed.membership is not None
         assert size(record) < 10_000
-        return record.claim.membership.place.instance
+        return record.governed.membership.instance
 
     assert (place("a"), place("b")) == ("a", "b")
 

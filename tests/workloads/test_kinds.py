@@ -40,7 +40,7 @@ def memberships(sample: Sample, again: int = 0) -> list[list[Membership]]:
 
 
 def instances(sample: Sample, again: int = 0) -> list[set[str]]:
-    return [{membership.place.instance for membership in instance} for instance in memberships(sample, again)]
+    return [{membership.instance for membership in instance} for instance in memberships(sample, again)]
 
 
 def test_every_kind_has_a_sample() -> None:
@@ -55,24 +55,24 @@ def test_a_pod_is_known_as_of_its_kind_and_service(sample: Sample) -> None:
 
 
 @every_kind
-def test_all_pods_of_an_instance_are_in_one_place(sample: Sample) -> None:
+def test_all_pods_of_an_instance_have_one_membership(sample: Sample) -> None:
     for instance in memberships(sample):
         assert len(instance) == sample.size
-        assert len({membership.place for membership in instance}) == 1
+        assert len(set(instance)) == 1
 
 
 @every_kind
 def test_no_two_instances_are_in_one_place(sample: Sample) -> None:
     found = instances(sample)
     assert len(set().union(*found)) == len(found)
-    names = [membership.place.name for instance in memberships(sample) for membership in instance[:1]]
+    names = [membership.name for instance in memberships(sample) for membership in instance[:1]]
     assert len(set(names)) == len(names)
 
 
 @every_kind
 def test_an_instance_outlives_its_pods_unless_it_is_mortal(sample: Sample) -> None:
     before, after = instances(sample), instances(sample, again=1)
-    assert all(membership.place.mortal == sample.mortal for membership in itertools.chain(*memberships(sample)))
+    assert all(membership.mortal == sample.mortal for membership in itertools.chain(*memberships(sample)))
     assert (before == after) != sample.mortal
     assert not set().union(*before) & set().union(*after) or not sample.mortal
 
@@ -82,17 +82,17 @@ def test_an_instance_knows_its_size_or_whom_to_ask(sample: Sample) -> None:
     for pod in itertools.chain(*sample.make(sample.object)):
         membership = membership_of(facts(pod))
         assert membership is not None
-        place, owner = membership.place, facts(pod).owner
+        owner = facts(pod).owner
         if sample.told:
-            assert place.size == sample.size
+            assert membership.size == sample.size
         else:
-            assert (place.size, place.described_by[0]) == (0, (owner.kind, "mindie", owner.name))
+            assert (membership.size, membership.described_by[0]) == (0, (owner.kind, "mindie", owner.name))
 
 
 @every_kind
 def test_it_is_said_when_instances_would_share_a_pod_group(sample: Sample) -> None:
     for membership in itertools.chain(*memberships(sample)):
-        assert membership.place.shares_pod_group == sample.shares_pod_group
+        assert membership.shares_pod_group == sample.shares_pod_group
 
 
 @every_kind
@@ -130,7 +130,7 @@ def test_annotations_say_which_pods_belong_together_whatever_made_them(sample: S
             pod["metadata"]["annotations"] |= {"mind-cluster/instance": "all", "mind-cluster/instance-size": "9"}
             membership = membership_of(facts(pod))
             assert membership is not None
-            found.add((membership.kind, membership.place.instance, membership.place.size, membership.place.mortal))
+            found.add((membership.kind, membership.instance, membership.size, membership.mortal))
     assert found == {(sample.kind, "pods/mindie/mindie/group0/all", 9, False)}
 
 
@@ -140,7 +140,7 @@ def test_a_size_alone_makes_no_companions_for_a_single_pod(sample: Sample) -> No
     pod["metadata"]["annotations"] |= {"mind-cluster/instance-size": "9"}
     membership = membership_of(facts(pod))
     assert membership is not None
-    assert membership.place.size == (1 if sample.size == 1 else 9)
+    assert membership.size == (1 if sample.size == 1 else 9)
 
 
 KNOWN_OWNERS = (
@@ -175,10 +175,9 @@ def any_pod(draw: st.DrawFn) -> LabelledMetadata:
 def test_any_pod_that_names_a_rule_is_in_some_place(pod: LabelledMetadata) -> None:
     membership = membership_of(pod)
     assert membership is not None
-    place = membership.place
-    assert place.instance
-    assert 0 <= place.size <= 100_000
-    assert (place.instance == pod.uid) == place.mortal
+    assert membership.instance
+    assert 0 <= membership.size <= 100_000
+    assert (membership.instance == pod.uid) == membership.mortal
 
 
 @given(any_pod(), any_pod())
@@ -188,7 +187,7 @@ def test_pods_of_two_namespaces_or_kinds_never_form_one_instance(
     first, second = membership_of(one), membership_of(other)
     assert first is not None
     assert second is not None
-    if first.place.instance == second.place.instance:
+    if first.instance == second.instance:
         assert (one.namespace, first.kind) == (other.namespace, second.kind)
 
 
@@ -211,17 +210,17 @@ def test_a_group_with_gang_scheduling_has_a_pod_group_of_its_own() -> None:
         pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = name
         membership = membership_of(facts(pod))
         assert membership is not None
-        assert membership.place.shares_pod_group is shares
+        assert membership.shares_pod_group is shares
 
 
 def test_revisions_of_one_deployment_have_one_maker() -> None:
     found = [membership_of(facts(pods.deployment(OBJECTS["Deployment"], revision=r)[0][0])) for r in ("aa", "bb")]
-    places = [membership.place for membership in found if membership is not None]
-    assert [(place.maker, place.revision) for place in places] == [
+    places = [membership for membership in found if membership is not None]
+    assert [(membership.maker, membership.revision) for membership in places] == [
         ("Deployment/mindie/p", "aa"),
         ("Deployment/mindie/p", "bb"),
     ]
-    assert [place.described_by for place in places] == [
+    assert [membership.described_by for membership in places] == [
         (("ReplicaSet", "mindie", "p-aa"),),
         (("ReplicaSet", "mindie", "p-bb"),),
     ]
@@ -232,14 +231,14 @@ def test_a_replica_set_of_its_own_has_no_revisions() -> None:
     del pod["metadata"]["labels"]["pod-template-hash"]
     membership = membership_of(facts(pod))
     assert membership is not None
-    assert (membership.kind, membership.place.maker, membership.place.mortal) == ("ReplicaSet", "", True)
+    assert (membership.kind, membership.maker, membership.mortal) == ("ReplicaSet", "", True)
 
 
 def test_a_new_revision_of_a_stateful_role_may_stand_beside_the_old_one() -> None:
     old = pods.storm(stateful=True)
     new = pods.storm(stateful=True, template=pods.template(version="2"))
     made = [membership_of(facts(pods.storm_service(storm)[0][0])) for storm in (old, new)]
-    places = [membership.place for membership in made if membership is not None]
+    places = [membership for membership in made if membership is not None]
     assert places[0].maker == places[1].maker == "StormService/mindie/storm/prefill"
     assert places[0].instance != places[1].instance
 
@@ -262,10 +261,10 @@ def _unknown(pod: Any) -> str:
 
 def test_a_pod_group_of_a_whole_group_makes_holding_impossible() -> None:
     (one, *_), *_ = memberships(SAMPLES[-1])
-    assert "PodGroup rbg wants 6 pods" in holding_impossible(one.place, "rbg", 6, 2)
-    assert holding_impossible(one.place, "rbg", 2, 2) == ""
+    assert "PodGroup rbg wants 6 pods" in holding_impossible(one, "rbg", 6, 2)
+    assert holding_impossible(one, "rbg", 2, 2) == ""
     (shared,), *_ = memberships(SAMPLES[0])
-    assert holding_impossible(shared.place, "podgroup-u", 3, 1) == ""
+    assert holding_impossible(shared, "podgroup-u", 3, 1) == ""
 
 
 # the page
@@ -301,7 +300,7 @@ def _label(template: Any) -> None:
 def _count(made: pods.Instances) -> tuple[int, set[str]]:
     """Instances that the pods of `made` form, and their kinds."""
     found = [membership for pod in itertools.chain(*made) if (membership := membership_of(facts(pod)))]
-    return len({membership.place.instance for membership in found}), {membership.kind for membership in found}
+    return len({membership.instance for membership in found}), {membership.kind for membership in found}
 
 
 def test_groups_of_real_leader_worker_sets_have_the_size_that_their_set_tells(real_data: Path) -> None:
