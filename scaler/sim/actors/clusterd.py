@@ -38,16 +38,14 @@ class ClusterD(StandIn):
         config_maps, good = self.mirror.all(CONFIG_MAPS), True
         wanted = {**cluster_info(config_maps), **global_tables(config_maps, self.mirror.all(PODS))}
         for (namespace, name), data in wanted.items():
-            if self._published.get((namespace, name)) != data:
-                good = await self._publish(namespace, name, data) and good
+            if self._published.get((namespace, name)) == data:
+                continue
+            labels = LABELS if namespace == NODE_NAMESPACE else {}
+            if await attempt(put(self.api, namespace, name, data, labels)):
+                self._published[namespace, name] = data
+            else:
+                good = False
         return None if good else RETRY
-
-    async def _publish(self, namespace: str, name: str, data: dict[str, str]) -> bool:
-        labels = LABELS if namespace == NODE_NAMESPACE else {}
-        if not await attempt(put(self.api, namespace, name, data, labels)):
-            return False
-        self._published[namespace, name] = data
-        return True
 
 
 def cluster_info(config_maps: list[Object]) -> Wanted:

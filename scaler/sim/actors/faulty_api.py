@@ -183,18 +183,16 @@ class FaultyApi(KubeApi):
             raise UnknownOutcomeError("watch cut by the scenario") from None
 
     async def _create(self, resource: Resource, namespace: str | None, body: Any) -> Any:
-        refusal = self._curse(namespace, body) if resource == PODS else None
-        if refusal is not None:
-            raise refusal
+        if resource == PODS:
+            self._refuse_cursed(namespace, body)
         return await self._api.create(resource, namespace, body)
 
-    def _curse(self, namespace: str | None, body: Object) -> KubeError | None:
+    def _refuse_cursed(self, namespace: str | None, body: Object) -> None:
         metadata = body.get("metadata") or {}
         name = str(metadata.get("name") or metadata.get("generateName") or "")
         pod = {**body, "metadata": {**metadata, "name": name, "namespace": namespace or ""}}
         if self._owner and self._cursed(Never.MADE, pod):
-            return NotSentError("never made: the scenario's curse")
+            raise NotSentError("never made: the scenario's curse")
         if self._cursed(Never.CREATED, pod):
             words = f'pods "{name}" is forbidden: never created, by the scenario\'s curse'
-            return status_error(403, "Forbidden", words)
-        return None
+            raise status_error(403, "Forbidden", words)

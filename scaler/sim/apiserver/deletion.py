@@ -40,11 +40,11 @@ def check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> None
 def ends(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> bool:
     """Whether a DELETE removes the object (a private copy) at once; else its metadata is marked in place."""
     metadata = obj["metadata"]
-    graceful = False
+    graceful: bool | None = False
     if kind.resource.kind == "Pod" and not kind.custom:
-        if _pending(obj, options):
-            return False
         graceful = _set_grace(obj, options, now)
+        if graceful is None:
+            return False
     _set_propagation(metadata, options.propagation_policy)
     if metadata.get("finalizers"):
         _mark(metadata, now, metadata.get("deletionGracePeriodSeconds", 0))
@@ -59,27 +59,19 @@ def is_over(obj: Object) -> bool:
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 
-def _pending(pod: Object, options: DeleteOptions) -> bool:
-    """A grace period under way can only be shortened."""
-    running = pod["metadata"].get("deletionGracePeriodSeconds")
-    if not pod["metadata"].get("deletionTimestamp") or not running:
-        return False
-    wanted = options.grace_period_seconds
-    return wanted is None or wanted >= running
-
-
-def _set_grace(pod: Object, options: DeleteOptions, now: float) -> bool:
-    metadata = pod["metadata"]
+def _set_grace(pod: Object, options: DeleteOptions, now: float) -> bool | None:
+    """Whether the pod has a grace period; None when nothing changes, since one under way can only be shortened."""
+    metadata, period = pod["metadata"], options.grace_period_seconds
     running = metadata.get("deletionGracePeriodSeconds")
-    if metadata.get("deletionTimestamp"):
-        if not running:
-            return False
-        period = options.grace_period_seconds or 0
-        start = seconds_of(metadata["deletionTimestamp"]) - running
-        metadata["deletionTimestamp"] = rfc3339(start + period)
-        metadata["deletionGracePeriodSeconds"] = period
+    if not metadata.get("deletionTimestamp"):
+        _mark(metadata, now, pods.grace_period(pod, period))
         return True
-    _mark(metadata, now, pods.grace_period(pod, options.grace_period_seconds))
+    if not running:
+        return False
+    if period is None or period >= running:
+        return None
+    start = seconds_of(metadata["deletionTimestamp"]) - running
+    metadata |= {"deletionTimestamp": rfc3339(start + period), "deletionGracePeriodSeconds": period}
     return True
 
 

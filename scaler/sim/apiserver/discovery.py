@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from scaler.kube.api import Object, Resource
+from scaler.kube.api import Object
 from scaler.sim.apiserver.kinds import Kind
 
 _IN_ALL = frozenset({"Pod", "Service", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
 """What `kubectl get all` shows."""
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+_PATCH: Object = {
+    "parameters": [
+        {"name": name, "in": "query", "schema": {"type": "string"}} for name in ("fieldValidation", "dryRun")
+    ],
+    "responses": {"200": {"description": "OK"}},
+}
 
 VERSION: Object = {"major": "1", "minor": "35", "gitVersion": "v1.35.0+simulated", "platform": "linux/amd64"}
 
@@ -76,18 +82,8 @@ def _openapi(kinds: list[Kind]) -> Object:
     for kind in kinds:
         namespace = "namespaces/{namespace}/" if kind.resource.namespaced else ""
         item = f"/{base_path(kind)}/{namespace}{kind.resource.plural}/{{name}}"
-        paths[item] = {"patch": _patch_operation(kind.resource)}
+        names = {"group": kind.resource.group, "version": kind.resource.version, "kind": kind.resource.kind}
+        operation = {"operationId": f"patch{kind.resource.kind}", "x-kubernetes-group-version-kind": names}
+        paths[item] = {"patch": {**operation, **_PATCH}}
     info = {"title": "Kubernetes, simulated", "version": VERSION["gitVersion"]}
     return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": {}}}
-
-
-def _patch_operation(resource: Resource) -> Object:
-    known = ("fieldValidation", "dryRun")
-    return {
-        "operationId": f"patch{resource.kind}",
-        "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in known],
-        "responses": {"200": {"description": "OK"}},
-        "x-kubernetes-group-version-kind": {
-            "group": resource.group, "version": resource.version, "kind": resource.kind,
-        },
-    }  # fmt: skip

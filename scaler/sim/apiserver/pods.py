@@ -128,22 +128,16 @@ def update_problems(old: Object, new: Object) -> Iterator[str]:
         spec.pop("activeDeadlineSeconds", None)
         spec["containers"] = _without_images(spec.get("containers"))
         spec["initContainers"] = _without_images(spec.get("initContainers"))
-    if gates_before:
-        _forgive_narrowing(before, after)
+    wider, narrower = before.get("nodeSelector") or {}, after.get("nodeSelector") or {}
+    if gates_before and wider.items() <= narrower.items():  # a gated pod may get additional node selectors
+        before.pop("nodeSelector", None)
+        after.pop("nodeSelector", None)
     if before != after:
         yield _IMMUTABLE
 
 
 def _without_images(containers: Any) -> list[Any]:
     return [{**container, "image": ""} for container in containers or ()]
-
-
-def _forgive_narrowing(before: Object, after: Object) -> None:
-    """A gated pod may get additional node selectors."""
-    wider, narrower = before.get("nodeSelector") or {}, after.get("nodeSelector") or {}
-    if all(narrower.get(key) == value for key, value in wider.items()):
-        before.pop("nodeSelector", None)
-        after.pop("nodeSelector", None)
 
 
 def grace_period(pod: Object, wanted: int | None) -> int:

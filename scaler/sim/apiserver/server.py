@@ -269,7 +269,10 @@ class ApiServer:
         if sent.get("generateName"):
             own["generateName"] = sent["generateName"]
         if kind.resource.namespaced:
-            own["namespace"] = _namespace_of(namespace, sent)
+            if not namespace or (sent.get("namespace") or namespace) != namespace:
+                words = "the namespace of the provided object does not match the namespace sent on the request"
+                raise refusals.bad_request(words)
+            own["namespace"] = namespace
         own["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
         own["resourceVersion"] = ""
         if kind.generation:
@@ -343,14 +346,6 @@ def _private(body: Any) -> Any:
         return msgspec.json.decode(msgspec.json.encode(body))
     except (TypeError, ValueError, RecursionError) as error:
         raise refusals.bad_request(f"the body is not JSON: {error}") from None
-
-
-def _namespace_of(namespace: str | None, metadata: Object) -> str:
-    named = metadata.get("namespace") or namespace
-    if not namespace or named != namespace:
-        words = "the namespace of the provided object does not match the namespace sent on the request"
-        raise refusals.bad_request(words)
-    return namespace
 
 
 def _patched(kind: Kind, document: Object, patch: Any, patch_type: PatchType) -> Any:
