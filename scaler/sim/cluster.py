@@ -27,7 +27,7 @@ class SimCluster(SimClient):
     `crds` installs the definitions of ElasticService, AscendJob, PodGroup, Queue and of the kinds whose pods others
     make; `latency` is the round trip of a request in seconds; `history` is how many changes per resource can be watched
     again.
-    Namespaces that nobody created come into being when something is created in them, unless `strict_namespaces`: then
+    Namespaces come into being when something is created in them, unless `strict_namespaces`: then
     that is refused, as a real cluster does. `admission` are the webhooks of the cluster (sim.apiserver.admission).
     """
 

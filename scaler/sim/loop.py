@@ -42,7 +42,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     """An event loop whose time starts at 0.0 and moves only when there is nothing left to do at this moment.
 
     Seed 0 runs callbacks in the order they were scheduled. Any other seed rotates the ready queue and orders timers
-    of one moment at random, deterministically, to show up code that relies on an order nobody promised.
+    of one moment at random, deterministically, to show up code that relies on an order that is not promised.
     `limit` is the latest moment, in seconds, that time may jump to.
     """
 
@@ -57,7 +57,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._turns = 0
         self._timers = 0
         self._random = random.Random(seed) if seed else None  # noqa: S311 - for order, not for secrets
-        self._selector = self  # BaseEventLoop asks its selector to wait; ours moves the clock
+        self._selector = self  # BaseEventLoop lets its selector wait; ours moves the clock
         self._clock_resolution = 1e-6  # the machine's 1e-9 vanishes in the rounding of a large virtual time
 
     def time(self) -> float:
@@ -107,7 +107,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """There are no file descriptors, so there are no events."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a system call, so nobody has to be woken."""
+        """Nothing sleeps in a system call, so nothing has to be woken."""
 
 
 def run(main: Coroutine[Any, Any, T], *, seed: int = 0, limit: float | None = None) -> T:

@@ -21,7 +21,7 @@ _REFUSED = "admission webhook of mind-cluster denied the request: "
 
 
 def webhooks(*, rules: bool = False) -> tuple[Hook, ...]:
-    """What a cluster with the scaler's webhooks asks: the gate and the labels' move; with `rules` also the rule."""
+    """The hooks of a cluster with the scaler's webhooks: the gate and the labels' move; with `rules` also the rule."""
     return (hold_pods, move_labels, check_rules) if rules else (hold_pods, move_labels)
 
 

@@ -256,7 +256,7 @@ class ReplicaSets(Controller):
 
 def victims(pods: list[Object], number: int) -> list[Object]:
     """Those of the active pods that go first, in the order of the original."""
-    crowd = {node: sum(objects.node_of(pod) == node for pod in pods) for node in map(objects.node_of, pods)}
+    on_node = {node: sum(objects.node_of(pod) == node for pod in pods) for node in map(objects.node_of, pods)}
 
     def order(pod: Object) -> tuple[float, ...]:
         is_ready = making.ready(pod)
@@ -265,7 +265,7 @@ def victims(pods: list[Object], number: int) -> list[Object]:
             _PHASES.get(objects.phase(pod), 0),
             is_ready,
             _cost(pod),
-            -crowd[objects.node_of(pod)],
+            -on_node[objects.node_of(pod)],
             -seconds_of(objects.condition(pod, "Ready").get("lastTransitionTime")) if is_ready else 0.0,
             -max((int(c.get("restartCount") or 0) for c in objects.containers(pod)), default=0),
             -seconds_of(pod["metadata"].get("creationTimestamp")),

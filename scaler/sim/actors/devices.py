@@ -1,6 +1,6 @@
 """The chips of nodes: what agents report of them, and how pods get them.
 
-A bound pod that asks for NPUs gets the first chips of its node that are neither taken nor reported faulty, and the
+A bound pod that requests NPUs gets the first chips of its node that are neither taken nor reported faulty, and the
 annotations that say so. The documents of the device plugin and of NodeD have the formats of the real components
 (docs/reference/faults.md); a node that never had a fault has none here, although a real device plugin always has one.
 Chips and addresses are made up from names, so that they are the same in every run.
@@ -30,7 +30,7 @@ _VENDOR = "huawei.com/"
 
 
 def wanted_chips(pod: Object) -> tuple[str, int]:
-    """The NPU resource that a pod asks for and how many of it; ("", 0) for a pod without."""
+    """The NPU resource that a pod requests and how many of it; ("", 0) for a pod without."""
     found = [(name, int(amount)) for name, amount in objects.requests(pod).items() if name.startswith(_VENDOR)]
     return found[0] if found and found[0][1] else ("", 0)
 
@@ -177,7 +177,7 @@ async def _write_devices(api: KubeApi, clock: Clock, node: Object, faulty: froze
 
 
 async def _set_allocatable(api: KubeApi, node: Object) -> None:
-    """As the kubelet tells the scheduler: what is faulty cannot be given to anybody."""
+    """As the kubelet reports to the scheduler: faulty chips are not allocatable."""
     name = objects.name(node)
     resource, number = chips_of(node)
     documents = [

@@ -23,7 +23,7 @@ from scaler.sim.stories.fields import Model, Name, Seconds
 from scaler.sim.stories.instances import instance_of
 
 LOOK_AGAIN = 1.0
-"""Seconds until something that is withheld is asked about again, for a curse that ends."""
+"""Seconds until something that is withheld is tried again, for a curse that ends."""
 
 
 class Never(StrEnum):
@@ -38,11 +38,11 @@ class Never(StrEnum):
     MADE = "made"
     """Its owner makes no pods, and says nothing about it."""
     CREATED = "created"
-    """The API server refuses the creation of its pods, whoever asks."""
+    """The API server refuses the creation of its pods to every client."""
     RUNNING = "running"
     """The kubelet starts none of its pods."""
     ENDING = "ending"
-    """The kubelet ends none of its pods; only who deletes them by force does."""
+    """The kubelet ends none of its pods; only a forced deletion does."""
 
 
 class Curse(Model):

@@ -146,7 +146,7 @@ class LeaderWorkerSets(Controller):
 
 
 def restarts_group(lws: Object, pod: Object, members: list[Object]) -> bool:
-    """Whether what befell the pod makes the whole group start anew."""
+    """Whether what happened to the pod makes the whole group start anew."""
     policy = template_of(lws).get("restartPolicy", "RecreateGroupOnPodRestart")
     if policy not in ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart"):
         return False
@@ -311,7 +311,7 @@ LEADER_NAME = _PREFIX + "leader-name"
 
 
 def label_member(review: Review) -> Object:
-    """The hook, for clusters whose LeaderWorkerSet has Volcano as its scheduler provider, as MindCluster asks for."""
+    """The hook, for clusters whose LeaderWorkerSet has Volcano as its scheduler provider, as MindCluster requires."""
     pod = label_without_gang(review)
     labels = objects.labels_of(pod)
     if review.operation == "CREATE" and review.resource == PODS and NAME in labels:

@@ -2,8 +2,8 @@
 
 Inside each service it watches for a decode instance whose pods find no node, or, beside Ascend Operator, are not even
 made because its PodGroup finds no room. When that has lasted `patience` seconds and more prefill instances run than the
-smallest ratio needs, the newest of them is told to exit; the fault actor then deletes its pods. Only a service whose
-controller pod runs does this, one instance per `patience`. `tell` hears of it in words, with service and job.
+smallest ratio needs, the newest of them exits; the fault actor then deletes its pods. Only a service whose
+controller pod runs does this, one instance per `patience`. `say` is called with words, service and job.
 Must not: delete anything, or read more of the rule than MindIE does (groups by position: prefill, then decode).
 """
 
@@ -27,7 +27,7 @@ Service = tuple[str, str, str]
 """(namespace, rule, jobID)"""
 
 
-Tell = Callable[[str, str, str], None]
+Say = Callable[[str, str, str], None]
 """Words, service, job."""
 
 
@@ -35,13 +35,13 @@ class MindIEController(StandIn):
     """Follows all services at once, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
 
     def __init__(
-        self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False, tell: Tell | None = None
+        self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False, say: Say | None = None
     ) -> None:
         super().__init__(api, PODS, ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS)
         self._clock = clock
         self._patience = patience
         self._beside = beside
-        self._tell = tell
+        self._say = say
         self._short_since: dict[Service, float] = {}
 
     async def _round(self) -> float | None:
@@ -60,8 +60,8 @@ class MindIEController(StandIn):
             return remaining
         self._short_since[service] = now
         job = str(objects.controller(surplus[-1]).get("name", objects.name(surplus[-1])))
-        if self._tell:
-            self._tell("MindIE Controller lets it exit: a decode instance finds no node", "/".join(service), job)
+        if self._say:
+            self._say("MindIE Controller lets it exit: a decode instance finds no node", "/".join(service), job)
         try:
             await exit_pod(self.api, surplus[-1], now=now, code=1)
         except KubeError:

@@ -131,7 +131,7 @@ def restarts(pod: Object) -> int:
 
 
 def requests(pod: Object) -> dict[str, float]:
-    """What a pod asks of a node, by resource; limits stand in for absent requests. It always takes one of `pods`."""
+    """What a pod requests, by resource; limits stand in for absent requests. It always takes one of `pods`."""
     total: dict[str, float] = {"pods": 1.0}
     for container in spec(pod).get("containers") or []:
         resources = container.get("resources") or {}

@@ -70,7 +70,7 @@ class AscendOperator(StandIn):
     # what to look at
 
     def _count_lost_pods(self) -> None:
-        """A pod of the present round that is gone, whoever deleted it, begins the next round."""
+        """A pod of the present round that is gone, for whatever reason, begins the next round."""
         present = {objects.uid(pod): pod for pod in self.mirror.all(PODS)}
         for uid in self._pods.keys() - present.keys():
             owner, version = self._pods[uid]

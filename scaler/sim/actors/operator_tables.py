@@ -30,7 +30,7 @@ class _Generator:
         self.text = ""
         self.saved = 0
         self.absent = False
-        """The ConfigMap was not there when it was first looked for; that is never asked again."""
+        """The ConfigMap was not there when it was first read; it is never read again."""
 
 
 class OperatorTables:

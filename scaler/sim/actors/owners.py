@@ -1,6 +1,6 @@
-"""Everybody who makes pods for others, started when a cluster has what they work with.
+"""The controllers that make pods for their owners, each started when the cluster has objects of its types.
 
-A stand-in that nobody needs would only follow every pod for nothing.
+A stand-in without objects of its own would follow every pod for nothing.
 """
 
 from __future__ import annotations

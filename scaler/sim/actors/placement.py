@@ -23,7 +23,7 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 class Room:
-    """The nodes of a cluster, what is free on them, and which pods sit where.
+    """The nodes of a cluster, what is free on them, and which pods are where.
 
     `tie` chooses among nodes that are equally full; without it the first by name is taken.
     """
@@ -33,31 +33,31 @@ class Room:
         self._nodes = {objects.name(node): node for node in sorted(nodes, key=lambda n: natural(objects.name(n)))}
         self._free = {name: objects.allocatable(node) for name, node in self._nodes.items()}
         self._pods: dict[str, list[Object]] = {name: [] for name in self._nodes}
-        self._unsociable = False
-        """Some pod refuses to sit beside others."""
+        self._anti_affinity = False
+        """Some pod has anti-affinity to others."""
         for pod in pods:
             if objects.node_of(pod) in self._nodes and not objects.ended(pod):
                 self._take(objects.node_of(pod), pod)
 
     def place(self, pods: Sequence[Object], at_least: int) -> dict[str, str]:
-        """Seats (pod name -> node name) for as many of these pods as fit; for fewer than `at_least` none is taken."""
-        seats: list[tuple[str, Object]] = []
-        misfits = 0
+        """Pod name -> node name for as many of these pods as fit; for fewer than `at_least` none is taken."""
+        placed: list[tuple[str, Object]] = []
+        unplaced = 0
         for pod in pods:
-            seat = self._best(pod)
-            if seat is not None:
-                self._take(seat, pod)
-                seats.append((seat, pod))
+            node = self._best(pod)
+            if node is not None:
+                self._take(node, pod)
+                placed.append((node, pod))
                 continue
-            misfits += 1
-            if len(pods) - misfits < at_least:
+            unplaced += 1
+            if len(pods) - unplaced < at_least:
                 break
-        if len(seats) < at_least:
-            for node, seated in seats:
-                self._add(node, seated, 1.0)
-                self._pods[node].remove(seated)
+        if len(placed) < at_least:
+            for node, pod in placed:
+                self._add(node, pod, 1.0)
+                self._pods[node].remove(pod)
             return {}
-        return {objects.name(pod): node for node, pod in seats}
+        return {objects.name(pod): node for node, pod in placed}
 
     def idle(self, resource: str) -> float:
         """What is free of a resource on all nodes that accept new pods."""
@@ -84,7 +84,7 @@ class Room:
 
     def _repelled(self, node: Object, pod: Object) -> bool:
         """Some pod in a topology domain of this node and the pod refuse each other."""
-        if not self._unsociable and not _has_anti_affinity(pod):
+        if not self._anti_affinity and not _has_anti_affinity(pod):
             return False
         for name, other_node in self._nodes.items():
             for other in self._pods[name]:
@@ -96,7 +96,7 @@ class Room:
     def _take(self, name: str, pod: Object) -> None:
         self._add(name, pod, -1.0)
         self._pods[name].append(pod)
-        self._unsociable = self._unsociable or _has_anti_affinity(pod)
+        self._anti_affinity = self._anti_affinity or _has_anti_affinity(pod)
 
     def _add(self, name: str, pod: Object, sign: float) -> None:
         free = self._free[name]

@@ -48,20 +48,20 @@ class Gang:
 
     @property
     def keeps(self) -> dict[str, float]:
-        """What is kept free for it while it is in the queue, by resource: what its PodGroup asks for, whether it has
+        """What is kept free for it while it is in the queue, by resource: what its PodGroup requests, whether it has
         pods or not, less what its held and its bound ones want."""
-        asked = (objects.spec(self.group).get("minResources") or {}) if self.group else {}
+        requested = (objects.spec(self.group).get("minResources") or {}) if self.group else {}
         provided = [objects.requests(pod) for pod in self._provided]
         return {
             name: max(0.0, objects.quantity(amount) - sum(each.get(name, 0.0) for each in provided))
-            for name, amount in asked.items()
+            for name, amount in requested.items()
         }
 
     def phase(self, bound_now: int) -> str:
         """The phase at the end of a session in which so many of its pods were bound (Volcano 1.12)."""
-        seated = len([pod for pod in self.pods if objects.node_of(pod)]) + bound_now
+        bound = len([pod for pod in self.pods if objects.node_of(pod)]) + bound_now
         phases = [objects.phase(pod) for pod in self.pods]
-        if seated < self.min_member:
+        if bound < self.min_member:
             return "Unknown" if "Running" in phases else "Pending"
         if self.pods and all(phase in {"Succeeded", "Failed"} for phase in phases):
             return "Completed" if "Failed" not in phases else "Running"
@@ -73,7 +73,7 @@ class GangScheduler(StandIn):
 
     `gangs=False`: every pod for itself, and PodGroups mean nothing. `force_enqueue=False`: as Volcano's own plugins
     have it, what is in the queue keeps room free, and nothing enters it without room beside what others keep.
-    Nobody promises an order among gangs of the same priority and second, nor among nodes that are equally full: by
+    There is no promised order among gangs of the same priority and second, nor among nodes that are equally full: by
     name with seed 0, else another one for each seed.
     """
 
@@ -126,10 +126,10 @@ class GangScheduler(StandIn):
                 self._keep_free(gang)
         for gang in gangs:
             phase = self._enqueue(gang, room)
-            seats = self._allocate(gang, room, phase) if phase != "Pending" else {}
-            targets = [(pod, seats[objects.name(pod)]) for pod in gang.unbound if objects.name(pod) in seats]
+            placement = self._allocate(gang, room, phase) if phase != "Pending" else {}
+            targets = [(pod, placement[objects.name(pod)]) for pod in gang.unbound if objects.name(pod) in placement]
             bound = sum([await self._bind(pod, node) for pod, node in targets])
-            good &= bound == len(seats)
+            good &= bound == len(placement)
             closing = gang.phase(bound)
             if (closing, phase) == ("Pending", "Inqueue"):
                 closing = phase
@@ -162,7 +162,7 @@ class GangScheduler(StandIn):
         return sorted([*grouped, *single], key=self._order)
 
     def _grouped(self, group: Object, pods: list[Object]) -> Gang:
-        """What MindCluster's plugin asks for goes beyond the PodGroup where pods share it."""
+        """What MindCluster's plugin requires goes beyond the PodGroup where pods share it."""
         stated = _stated(group, pods)
         if stated is not None:
             return Gang(group, pods, stated if _min_member(group) == 1 else 1)
@@ -205,12 +205,12 @@ class GangScheduler(StandIn):
         """Seats for as many as fit, if with those that sit already they are as many as must start together."""
         if phase == "Completed" or not gang.complete or not gang.unbound:
             return {}
-        seated = len(gang.pods) - len(gang.unbound)
+        bound = len(gang.pods) - len(gang.unbound)
         pods = [pod for pod in sorted(gang.unbound, key=key_of) if not self._withholds(Never.BOUND, pod)]
         halves = [pod for pod in pods if self._withholds(Never.HALF_BOUND, pod)]
         if halves:
-            return {} if seated else room.place(halves[:1], 1)
-        return room.place(pods, gang.needed - seated) if pods else {}
+            return {} if bound else room.place(halves[:1], 1)
+        return room.place(pods, gang.needed - bound) if pods else {}
 
     def _withholds(self, never: Never, obj: Object) -> bool:
         cursed = self._cursed(never, obj)

@@ -113,7 +113,7 @@ def within_budget(stateful_set: Object, replicas: Replicas, update: str) -> list
 
 
 def _outdated(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
-    """Pods that an update still has to replace, the highest first; none where somebody else deletes them."""
+    """Pods that an update still has to replace, the highest first; none with OnDelete."""
     if (objects.spec(stateful_set).get("updateStrategy") or {}).get("type") == "OnDelete":
         return []
     updated = [pod for ordinal, pod in sorted(replicas.wanted.items(), reverse=True)

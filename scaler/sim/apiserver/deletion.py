@@ -19,7 +19,7 @@ _FINALIZER_OF = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a DELETE asks for; the fields are those of KubeApi.delete."""
+    """The options of a DELETE; the fields are those of KubeApi.delete."""
 
     uid: str = ""
     resource_version: str = ""

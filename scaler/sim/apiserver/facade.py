@@ -1,7 +1,7 @@
 """The simulated cluster over HTTP, well enough for a real kubectl and for the real client of scaler.kube.
 
 Of built-in kinds, what a later server-side apply leaves out stays. Only server-side apply knows dry runs. There is no
-access control and no TLS; it listens where it is told to, on loopback by default.
+access control and no TLS; it listens on loopback by default.
 """
 
 from __future__ import annotations

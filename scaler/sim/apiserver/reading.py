@@ -99,7 +99,7 @@ def _text_at(obj: Object, path: list[str]) -> str:
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """What a list or watch asks for; the fields are those of KubeApi.list."""
+    """The parameters of a list or watch; the fields are those of KubeApi.list."""
 
     label_selector: str = ""
     field_selector: str = ""

@@ -79,7 +79,7 @@ def internal(why: str) -> KubeError:
 
 
 def apply_conflict(found: Sequence[tuple[str, tuple[str, ...]]], resource: Resource) -> KubeError:
-    """`found`: manager and path of each field that somebody else owns."""
+    """`found`: manager and path of each field that another manager owns."""
     one = [f'"{who}" using {resource.api_version}: .{".".join(path)}' for who, path in found]
     why = f"conflict with {one[0]}" if len(one) == 1 else "conflicts: " + ", ".join(one)
     return status_error(409, "Conflict", f"Apply failed with {len(one)} conflict{'s' * (len(one) > 1)}: {why}")

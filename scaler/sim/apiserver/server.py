@@ -32,7 +32,7 @@ _FIRST_CLUSTER_IP = int(ipaddress.IPv4Address("10.96.0.1"))
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hook is asked about. `object` is the hook's own copy; `old` (None on a create) must not be changed."""
+    """What a hook reviews. `object` is the hook's own copy; `old` (None on a create) must not be changed."""
 
     operation: Literal["CREATE", "UPDATE"]
     resource: Resource
@@ -51,7 +51,7 @@ StatusError to refuse the request."""
 class ApiServer:
     """All objects of one cluster. Raises kube.errors only.
 
-    Namespaces that nobody created come into being when they are used, unless `strict_namespaces`. `admission` are
+    Namespaces come into being when they are used, unless `strict_namespaces`. `admission` are
     the hooks that every create and update passes, in this order.
     """
 

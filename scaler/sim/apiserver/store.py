@@ -1,7 +1,7 @@
 """The versioned store: one counter, the current objects and a bounded history of changes per resource.
 
-It knows nothing about the rules of an API server. Stored objects are never changed; whoever wants one to keep or to
-change takes a copy.
+It knows nothing about the rules of an API server. Stored objects are never changed; to keep or change
+one, take a copy.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Store:
         return Backup(version, {resource: table.at(version) for resource, table in self._tables.items()})
 
     def restore(self, backup: Backup) -> None:
-        """Everything becomes what it was, and versions are given a second time. Nobody is told."""
+        """Everything becomes what it was, and versions are given a second time. No listener is called."""
         self.version = backup.version
         for resource, table in self._tables.items():
             table.become(backup.records.get(resource, {}), backup.version)

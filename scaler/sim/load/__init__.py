@@ -1,1 +1,1 @@
-"""The load of services: how requests queue, and whom an autoscaler asks for when they do."""
+"""The load of services: how requests queue, and how many replicas an autoscaler sets."""

@@ -1,4 +1,4 @@
-"""How many replicas a HorizontalPodAutoscaler (autoscaling/v2) asks for, as documented. Values in, values out.
+"""How many replicas a HorizontalPodAutoscaler (autoscaling/v2) sets, as documented. Values in, values out.
 
 Understood: metrics with an average value, tolerance, least and most, stabilization windows, and the default policies
 (up: four or as many again at once, down: all). Not modelled: metrics that are missing or late, pods that are not ready.
@@ -34,7 +34,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What the metrics alone asked for at a time (seconds)."""
+    """What the metrics alone advised at a time (seconds)."""
 
     at: float
     replicas: int

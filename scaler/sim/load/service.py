@@ -26,7 +26,7 @@ _STEP = 5.0
 
 
 class LoadedService:
-    """Samples go to the timeline. The recorder gives the time and is told what happens."""
+    """Samples go to the timeline. The recorder gives the time and records what happens."""
 
     def __init__(self, api: KubeApi, load: Load, timeline: Timeline, recorder: Recorder) -> None:
         self._api = api
@@ -124,7 +124,7 @@ class LoadedService:
 
 
 def measured(sample: LoadSample, metric: Metric) -> float:
-    """What an autoscaler is told: the sum over all instances."""
+    """What an autoscaler measures: the sum over all instances."""
     if metric.of in ("rate", "requests"):
         return sample.rate if metric.of == "rate" else sample.queue + sample.prefill_busy + sample.decoding
     stages = (metric.stage,) if metric.stage else ("prefill", "decode")

@@ -59,8 +59,8 @@ def node_specs(groups: Sequence[scenario.NodeGroup]) -> dict[str, NodeSpec]:
 class Happenings:
     """`steer` stops and starts the controller; `controller_api` is the view of the API that faults can spoil.
 
-    `schedule` stops and resumes the scheduler. `announce` is told in words what happens next, so that the timeline
-    shows causes before effects.
+    `schedule` stops and resumes the scheduler. `announce` is called with words for what happens next, so
+    that the timeline shows causes before effects.
     """
 
     def __init__(

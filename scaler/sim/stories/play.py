@@ -32,13 +32,13 @@ ADMISSION = (label_member, *webhooks())
 """The webhooks of every simulated cluster: LeaderWorkerSet's and our own, for namespaces that opted in."""
 
 SIMULATED = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": Mode.CREATE})
-"""One process, nobody to serve: the rest of the settings is as it is delivered."""
+"""One process that serves nothing: the rest of the settings is as it is delivered."""
 
 
 def play(
     scenario: Scenario, *, seed: int, listener: Callable[[Moment], None] | None = None, record: Observer | None = None
 ) -> Timeline:
-    """Run the scenario to its end. `listener` hears every moment as it happens, `record` every decision."""
+    """Run the scenario to its end. `listener` is called with every moment as it happens, `record` every decision."""
     timeline = Timeline(listener)
     loop.run(play_on(timeline, scenario, seed=seed, record=record), seed=seed)
     return timeline
@@ -78,5 +78,5 @@ def real_controller(
 
 
 def silence_logs() -> None:
-    """The timeline tells the story; the controller's own log lines would only be in its way."""
+    """The timeline says what happens; the controller's own log lines would only be in its way."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

@@ -60,7 +60,7 @@ class Recorder(StandIn):
         self._owned: dict[str, _Seen] = {}
         """Pod uid -> how it was last seen, of every pod that is there and belongs to a service."""
         self._notes: dict[str, tuple[str, ...]] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._said: set[tuple[str, str]] = set()
         """Notes that have been said, by service."""
         self._ladders: dict[str, str] = {}
         self._plans: dict[ServiceKey, Plan] = {}
@@ -131,7 +131,7 @@ class Recorder(StandIn):
     def observe(self, world: World, decision: Decision) -> None:
         """Take in what one pass of the controller decided, and check what must always hold."""
         self._timeline.passes += 1
-        self._take_census()  # so that what is told is told beside what is there
+        self._take_census()  # so that what is said stands beside what is there
         for violation in violations(world, decision):
             self._failures += 1
             if self._failures <= _MAX_FAILURES:
@@ -139,10 +139,10 @@ class Recorder(StandIn):
         for service, plan in zip(world.services, decision.plans, strict=True):
             if plan.key.rule and not service.assumed and self._plans.get(plan.key) is not plan:
                 self._plans[plan.key] = plan
-                self._tell_rule(str(plan.key), service.rule)
-                self._tell(plan, dict(service.rule.smallest.counts) if service.rule else {})
+                self._say_rule(str(plan.key), service.rule)
+                self._say_plan(plan, dict(service.rule.smallest.counts) if service.rule else {})
 
-    def _tell(self, plan: Plan, smallest: dict[str, int]) -> None:
+    def _say_plan(self, plan: Plan, smallest: dict[str, int]) -> None:
         service = str(plan.key)
         before = self._timeline.last(service)
         reasons = {verdict.name: str(verdict.reason) for verdict in plan.verdicts}
@@ -158,29 +158,29 @@ class Recorder(StandIn):
             if before.reasons.get(verdict.name) != verdict.reason:
                 text = f"{verdict.reason}: {explain.words(verdict, plan)}"
                 self.say(MomentKind.INSTANCE, text, service, verdict.name)
-        self._tell_notes(service, plan)
+        self._say_notes(service, plan)
 
-    def _tell_notes(self, service: str, plan: Plan) -> None:
+    def _say_notes(self, service: str, plan: Plan) -> None:
         notes = tuple(dict.fromkeys(f"{note.warning}: {note.message}" for note in plan.notes))
         before = self._notes.get(service, ())
         self._notes[service] = notes
         for note in notes:
             if note not in before and note.partition(":")[0] in PASSING:
-                asyncio.get_running_loop().call_later(PATIENCE, self._tell_note, service, note)
+                asyncio.get_running_loop().call_later(PATIENCE, self._say_note, service, note)
             elif note not in before:
-                self._tell_note(service, note)
+                self._say_note(service, note)
         for note in before:
-            if note not in notes and (service, note) in self._told:
-                self._told.discard((service, note))
+            if note not in notes and (service, note) in self._said:
+                self._said.discard((service, note))
                 self.say(MomentKind.WARNING, f"resolved: {note.partition(':')[0]}", service)
 
-    def _tell_note(self, service: str, note: str) -> None:
-        """As the events of the cluster do: what comes and goes while somebody applies jobs one by one is not said."""
-        if note in self._notes[service] and (service, note) not in self._told:
-            self._told.add((service, note))
+    def _say_note(self, service: str, note: str) -> None:
+        """As the events of the cluster do: what comes and goes while jobs are applied one by one is not said."""
+        if note in self._notes[service] and (service, note) not in self._said:
+            self._said.add((service, note))
             self.say(MomentKind.WARNING, note, service)
 
-    def _tell_rule(self, service: str, rule: Rule | None) -> None:
+    def _say_rule(self, service: str, rule: Rule | None) -> None:
         """What another rule says, unless it is the first."""
         ladder = " > ".join(counts_text(ratio.counts) for ratio in rule.ratios) if rule else ""
         before = self._ladders.get(service, "")

@@ -96,7 +96,7 @@ class LoadSample(msgspec.Struct, frozen=True):
 
 
 class Timeline:
-    """Grows while the simulation runs. `listener` is told each moment as it happens."""
+    """Grows while the simulation runs. `listener` is called with each moment as it happens."""
 
     def __init__(self, listener: Callable[[Moment], None] | None = None) -> None:
         self.moments: list[Moment] = []

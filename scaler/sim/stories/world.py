@@ -86,7 +86,7 @@ class World:
         self._timeline.end = self._scenario.until
 
     async def live(self) -> None:
-        """Like `play`, but it goes on until cancelled: for a cluster that somebody looks at."""
+        """Like `play`, but it goes on until cancelled: for a cluster to look at."""
         await self._while_all_work(asyncio.Event().wait)
 
     async def _while_all_work(self, unfold: Callable[[], Awaitable[object]]) -> None:
@@ -135,7 +135,7 @@ class World:
                 clock,
                 patience=timing.mindie_patience,
                 beside=self._scenario.ascend_operator,
-                tell=partial(self._recorder.say, MomentKind.INSTANCE),
+                say=partial(self._recorder.say, MomentKind.INSTANCE),
             ),
             NodeLifecycle(api, clock, eviction=timing.eviction),
             GarbageCollector(api),
