@@ -34,6 +34,7 @@ class GarbageCollector(Controller):
 
     def __init__(self, kube: KubeApi, resources: Sequence[Resource] = WATCHED) -> None:
         super().__init__(kube, *resources)
+        self.mirror.settle = 0.0  # its deletions must not come after what controllers make anew
         self._resources = tuple(resources)
         self._entries: dict[str, Entry] = {}
         self._dependents: defaultdict[str, list[Entry]] = defaultdict(list)

@@ -44,6 +44,8 @@ class Mirror:
         self._versions: dict[Resource, str] = {}
         self.revision = 0
         """Grows with every change."""
+        self.settle = _SETTLE
+        """Seconds for which more changes are waited for after one: a burst is seen as one change."""
 
     def all(self, resource: Resource) -> list[Object]:
         """Every object of one type, by namespace and name, so that nothing depends on the order of events."""
@@ -88,7 +90,7 @@ class Mirror:
                 await self._changed.wait()
         except TimeoutError:
             return False
-        await asyncio.sleep(_SETTLE)  # a burst is seen as one change
+        await asyncio.sleep(self.settle)
         self._changed.clear()
         return True
 
