@@ -82,7 +82,7 @@ _M = TypeVar("_M", bound=Named)
 def ask(mutants: Iterable[_M], words: Iterable[str], noticed_by: Callable[[_M], str]) -> int:
     """Ask about each mutant whose name has all of these words; a line for each. How many survived.
 
-    `noticed_by` says who or what notices, "" for nobody. SystemExit when no name fits.
+    `noticed_by` names the test or history that notices, "" for none. SystemExit when no name fits.
     """
     chosen = [mutant for mutant in mutants if all(word in mutant.mistake for word in words)]
     if not chosen:

@@ -181,7 +181,7 @@ async def controller(
 
 @asynccontextmanager
 async def at_work(*lives: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Everybody works for as long as the block lasts, and must still be alive at its end."""
+    """All work for as long as the block lasts, and must still be alive at its end."""
     tasks = [asyncio.create_task(life) for life in lives]
     try:
         yield

@@ -156,7 +156,7 @@ def _flood(seed: int) -> Schedule:
 
 
 def _blind(how: str) -> Callable[[int], Schedule]:
-    """Everybody is; what was lost meanwhile is back soon after."""
+    """Every replica is; what was lost meanwhile is back soon after."""
 
     def made(seed: int) -> Schedule:
         kind = BLIND_TO[seed % len(BLIND_TO)]
@@ -168,7 +168,7 @@ def _blind(how: str) -> Callable[[int], Schedule]:
 
 
 def _blind_leader(seed: int) -> Schedule:
-    """The first of two replicas is, for longer than anybody would wait, and a kill later the other one leads, too."""
+    """The first of two replicas is, for longer than any patience, and a kill later the other one leads, too."""
     how = ("403", "silent", "hang")[seed % 3]
     api_faults = (*blind("Pod", how, FROM, 340.0, replica=0), *blind("Lease", "hang", 0.0, 10.0, replica=1))
     return _history(seed, api_faults=api_faults, within=240.0, replicas=2)
@@ -201,8 +201,8 @@ def _clocks(seed: int) -> Schedule:
 
 
 def _retry_after(seed: int) -> Schedule:
-    asked = retry_later(HURT - 5, 20.0, (WRITES, ("list", "watch"), ())[seed % 3])
-    return _history(seed, api_faults=(asked,), within=15 + 60 + AT_ONCE + 30)
+    refused = retry_later(HURT - 5, 20.0, (WRITES, ("list", "watch"), ())[seed % 3])
+    return _history(seed, api_faults=(refused,), within=15 + 60 + AT_ONCE + 30)
 
 
 ATTACKS: dict[str, Callable[[int], Schedule]] = {

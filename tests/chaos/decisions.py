@@ -60,7 +60,7 @@ def wrong(world: World, decision: Decision) -> Iterator[str]:
 
 
 def _ratios(service: Service) -> list[Ratio]:
-    """3c: as if those larger than the smallest with as many instances as are wanted were not there."""
+    """3c: as if those larger than the smallest with `spec.replicas` instances were not there."""
     assert service.rule is not None
     ratios = list(service.rule.ratios)
     if not service.replicas:
@@ -71,17 +71,17 @@ def _ratios(service: Service) -> list[Ratio]:
 
 
 def _wrong_drains(service: Service, plan: Plan, drained: set[str]) -> Iterator[str]:
-    """3c: only what somebody ordered, and nothing that runs and is wanted."""
+    """3c: only what `spec.replicas` orders, and nothing that runs within it."""
     assert service.rule is not None
     mine = [one for one in service.instances if one.uid in drained]
     if mine and service.replicas > sum(service.rule.ratios[0].counts.values()):
-        yield f"3c anew: {plan.key} is drained though {service.replicas} instances are wanted"
+        yield f"3c anew: {plan.key} is drained though spec.replicas is {service.replicas}"
     for group in {one.group for one in mine}:
         own = [one for one in service.instances if one.group == group and one.bound]
         runs, lost = sum(map(_runs, own)), sum(_runs(one) and one.uid in drained for one in own)
-        wanted = _ratios(service)[0].of(group or "")
-        if len(own) - sum(one in mine for one in own) < wanted or (lost and runs - lost < wanted):
-            yield f"3c anew: {lost} of {runs} running {group} of {plan.key} are drained, {wanted} are wanted"
+        most = _ratios(service)[0].of(group or "")
+        if len(own) - sum(one in mine for one in own) < most or (lost and runs - lost < most):
+            yield f"3c anew: {lost} of {runs} running {group} of {plan.key} are drained, the ratio has {most}"
 
 
 def _wrong_admissions(service: Service, plan: Plan) -> Iterator[str]:
@@ -134,7 +134,7 @@ def _missing(service: Service, evicted: set[str]) -> int:
 
 
 def _room(world: World, service: Service, evicted: set[str]) -> int:
-    """Nodes of its pool on which nobody is, but those that go: every pod of these worlds takes all NPUs of one."""
+    """Nodes of its pool with no pods but those that go: every pod of these worlds takes all NPUs of one."""
     places = [name for each in world.services for one in each.instances if one.uid in evicted for name, _ in one.seats]
     where = {need.where for one in service.instances for need, _ in one.needs}
     labels = {pair for one in where for pair in one.selector}
@@ -177,7 +177,7 @@ def _runs(instance: Instance) -> bool:
 
 def _is_coming(instance: Instance) -> bool:
     """Has pods, and nothing is wrong with them but that they do not run yet. One that is bound in part may have had its
-    turn, which nobody sees here, so that another goes in its place (3b.5)."""
+    turn, which does not show here, so that another goes in its place (3b.5)."""
     i = instance
     broken = i.bound and (i.ended or i.crashing or i.faulty or i.terminating or i.bound < i.expected)
     return i.pods > i.gated and not broken and not (i.owner_deleting or i.owner_finished)

@@ -50,7 +50,7 @@ class Behind:
 
 
 class Repeating:
-    """A client whose server begins each further watch of pods with the first event that it ever told of them."""
+    """A client whose server begins each further watch of pods with the first event that it ever delivered."""
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api
@@ -131,7 +131,7 @@ def _rule(fault: Fault, verb: str, kind: str, **more: Any) -> Rule:
 
 
 async def start() -> list[str]:
-    """Three jobs arrive, and nobody binds a pod: the smallest ratio is all that there is."""
+    """Three jobs arrive, and nothing binds a pod: the smallest ratio is all that there is."""
     async with rig(*SERVICE) as on:
         await on.settle(5)
         return _unless(on.with_pods() == {"p0", "d0"}, f"at the start {on.with_pods()} have pods")
@@ -152,7 +152,7 @@ async def pods_killed() -> list[str]:
         await _whole(on)
         await on.kill("p0")
         await on.settle(5)
-        return _unless("p0" in on.with_pods(), "nobody noticed that p0 has no pods")
+        return _unless("p0" in on.with_pods(), "p0 has no pods for good")
 
 
 async def pods_killed_unseen(*, compacted: bool = False) -> list[str]:
@@ -170,7 +170,7 @@ async def pods_killed_unseen(*, compacted: bool = False) -> list[str]:
             await on.edit("d0", "/metadata/labels/app", "mindie-ms-server-2")
             on.cluster.compact()
         await on.settle(60)
-        return _unless("p0" in on.with_pods(), "nobody noticed that p0 has no pods")
+        return _unless("p0" in on.with_pods(), "p0 has no pods for good")
 
 
 async def node_lost() -> list[str]:
@@ -241,7 +241,7 @@ async def stale_list() -> list[str]:
 
 
 async def events_repeated() -> list[str]:
-    """A watch that was cut begins with what it told long ago: a pod that is not bound yet. Labels of minimums would
+    """A watch that was cut begins with an event of long ago: a pod that is not bound yet. Labels of minimums would
     make newer events of the same pods, which mend it."""
     async with rig(*SERVICE, through=Repeating, disruption_budgets=False) as on:
         await _whole(on)
@@ -291,8 +291,8 @@ async def report_failed() -> list[str]:
         *SERVICE, interceptor=_faults(_rule(Fault.REFUSED, "patch", "AscendJob", status=500, end=START + 20))
     ) as on:
         await on.settle(120)
-        told = {name for name in ("p0", "p1", "d0") if _has_conditions(on, name)}
-        return _unless(told == {"p0", "p1", "d0"}, f"only {told} have a status")
+        reported = {name for name in ("p0", "p1", "d0") if _has_conditions(on, name)}
+        return _unless(reported == {"p0", "p1", "d0"}, f"only {reported} have a status")
 
 
 def _has_conditions(on: Rig, name: str) -> bool:
@@ -303,7 +303,7 @@ def _has_conditions(on: Rig, name: str) -> bool:
 
 
 async def request_lost() -> list[str]:
-    """The creation of a pod gets lost, and nobody knows whether it is there."""
+    """The creation of a pod gets lost, and nothing says whether it is there."""
     async with rig(*SERVICE, interceptor=_faults(_rule(Fault.LOST_REQUEST, "create", "Pod", end=START + 3))) as on:
         await on.settle(10)
         reasons = {str(verdict.reason) for _, plan in on.decisions for verdict in plan.verdicts}
@@ -321,13 +321,13 @@ async def busy() -> list[str]:
 
 
 async def name_changes_hands() -> list[str]:
-    """What is taken back belongs to somebody else by the time the request arrives."""
+    """What is taken back belongs to another tenant by the time the request arrives."""
     quota = _rule(Fault.REFUSED, "create", "Pod", status=403)
     swap = Swap(SimCluster(Clock(START)), quota)
     async with rig(interceptor=swap, cluster=swap.cluster) as on:
         on.apply(rule_config_map(rule_document({"group0": 1})), job("p0"))
         await on.settle(1)
-        return _unless(swap.swapped and "p0-master-0" in on.services(), "somebody else's Service was deleted")
+        return _unless(swap.swapped and "p0-master-0" in on.services(), "the Service of another tenant was deleted")
 
 
 async def stopped_process() -> list[str]:
@@ -345,7 +345,7 @@ async def stopped_process() -> list[str]:
 
 
 async def lease_held() -> list[str]:
-    """Somebody else holds the Lease, and renewed it a moment ago."""
+    """Another process holds the Lease, and renewed it a moment ago."""
     clock = Clock(START)
     cluster = SimCluster(clock)
     spec = {"holderIdentity": "other", "leaseDurationSeconds": 8, "renewTime": clock.micro_timestamp()}
@@ -369,7 +369,7 @@ async def listed_late() -> list[str]:
 
 
 async def one_pod_gone() -> list[str]:
-    """Somebody deletes one of two pods of an instance that has its place."""
+    """A user deletes one of two pods of an instance that has its place."""
     rule = rule_config_map(rule_document({"group0": 1, "group1": 1}, pods={"group0": 2, "group1": 1}))
     async with rig(rule, job("p0", pods=2), job("d0")) as on:
         await on.start("p0", "d0")

@@ -1,6 +1,6 @@
 """What a hostile tenant writes into a namespace of its own: an API server takes all of it, and none of it is sane.
 
-It is made to stop, blind or starve whoever reads it. Pure, but for the die.
+It is made to stop, blind or starve its readers. Pure, but for the die.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def bad_numbers(die: random.Random, number: int) -> list[Object]:
 
 
 def deep(die: random.Random, number: int) -> list[Object]:
-    """Objects in objects in objects, where nobody but the user says what may stand there."""
+    """Objects in objects in objects, where the user alone says what may stand there."""
     made: list[Object] = []
     for index in range(number):
         job = _job(f"p-deep-{index}", "deep")
@@ -121,7 +121,7 @@ def _rule(name: str, text: str, **annotations: str) -> Object:
 
 
 def _job(name: str, rule: str) -> Object:
-    """It wants nodes that there are not, so that it takes room from nobody."""
+    """For nodes that there are not, so that it takes no room."""
     return jobs.job(name, rule=rule, namespace=NAMESPACE, pod=jobs.template(nodeSelector={"pool": "none"}))
 
 

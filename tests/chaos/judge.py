@@ -48,7 +48,7 @@ class AtRest(msgspec.Struct, frozen=True):
     def attains(self, ratio: Ratio) -> bool:
         """With what is bound where it is, and the cheapest completions on what is free.
 
-        A pod that ended and that nobody removed keeps its instance from ever being whole.
+        A pod that ended and was not removed keeps its instance from ever being whole.
         """
         costs = [
             sorted(one.size - len(one.bound) for one in own if not one.ended)[:number]

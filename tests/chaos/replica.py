@@ -121,8 +121,8 @@ class Life(SimClient):
         page: Page[Any] = await super().list(resource, namespace, **options)
         if options.get("continue_token"):
             return page
-        asked = (namespace, *map(options.get, ("label_selector", "field_selector", "limit")))
-        key = (resource, str(asked))
+        question = (namespace, *map(options.get, ("label_selector", "field_selector", "limit")))
+        key = (resource, str(question))
         if key in self._told and self._chance.random() < self._stale:
             self._writes.counts["stale list"] += 1
             return self._told[key]
@@ -275,7 +275,7 @@ class Replica:
 
     def _ended(self, task: asyncio.Task[None], name: str) -> None:
         if task is not self._task:
-            return  # crashed or stopped, as the schedule wanted
+            return  # crashed or stopped by the schedule
         self._task = None
         error = None if task.cancelled() else task.exception()
         causes = _leaves(error)

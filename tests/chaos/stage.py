@@ -55,7 +55,7 @@ SERVED_BY = 60.0
 LONGEST_TURN = 0.8
 """Seconds of CPU. What is promised is an eighth of it; a busy machine is slower, and the stand-ins take their share."""
 STORM_WRITES = (100, 45)
-"""Write attempts in a minute that nobody needs whatever goes wrong: so many, and so many more per instance. Where all
+"""Write attempts in a minute that are never needed: so many, and so many more per instance. Where all
 pods are refused, each instance is tried six times in a minute, with about seven writes. What users order comes on top
 (tests.chaos.witness.ORDERED)."""
 
@@ -207,12 +207,12 @@ class Stage:
     def _check_retry_after(self) -> None:
         """A write that was refused with a Retry-After comes after it."""
         for faults in self.faults:
-            self.witness.counts["asked before its Retry-After"] += faults.impatient.total()
+            self.witness.counts["sent before its Retry-After"] += faults.impatient.total()
             if faults.impatient and self._made.attacked:
-                self.witness.fail(f"Retry-After: asked again before it had passed: {dict(faults.impatient)}")
+                self.witness.fail(f"Retry-After: sent again before it had passed: {dict(faults.impatient)}")
 
     async def _fresh_life(self) -> list[str]:
-        """Path independence: whoever comes newly to these objects has nothing to do, and agrees with the status.
+        """Path independence: a process that begins with these objects has nothing to do, and agrees with the status.
 
         Words may differ: what was revoked, and since when something is broken, is forgotten with the process. Where
         what is broken has its grace again in place of what waits, that is a known gap.
@@ -256,8 +256,8 @@ def served_by(made: Schedule) -> float:
     storm to come again later does so when that has passed."""
     if made.attacked:
         return SERVED_BY
-    told = [one.end + one.retry_after * JITTER for one in made.api_faults if one.retry_after]
-    return max([made.storm, *told]) + SERVED_BY
+    retries = [one.end + one.retry_after * JITTER for one in made.api_faults if one.retry_after]
+    return max([made.storm, *retries]) + SERVED_BY
 
 
 def _namespace(service: Service) -> Object:

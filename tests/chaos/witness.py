@@ -68,7 +68,7 @@ PODS_OF_IT = HEALTHY.nodes_for(HEALTHY.ladder[0])
 
 
 class HealthyTenant:
-    """Fails when the healthy service is not served from `by` seconds on, or is hurt by nobody."""
+    """Fails when the healthy service is not served from `by` seconds on, or loses pods of itself."""
 
     def __init__(self, cluster: SimCluster, witness: Witness, *, by: float) -> None:
         self._cluster = cluster
@@ -109,7 +109,7 @@ class HealthyTenant:
         runs = [pod for pod in pods if objects.phase(pod) == "Running" and not objects.terminating(pod)]
         served = len(runs) == PODS_OF_IT
         if self._served and not served and self._clock.now() > self._hurt_until:
-            self._witness.fail(f"healthy: {HEALTHY.name} lost {PODS_OF_IT - len(runs)} pods though nobody touched it")
+            self._witness.fail(f"healthy: {HEALTHY.name} lost {PODS_OF_IT - len(runs)} pods of itself")
         self._served = served
 
 

@@ -19,7 +19,7 @@ CPU_NODE = NodeSpec("cpu-0", npu=0)
 class Service(msgspec.Struct, frozen=True):
     """One service of the world; services differ by rule, and half of the time by namespace.
 
-    `ladder` begins with the largest ratio; `jobs` (instances that its user asks for) and `pods` are per group."""
+    `ladder` begins with the largest ratio; `jobs` (instances that its user applies) and `pods` are per group."""
 
     name: str
     namespace: str
@@ -34,7 +34,7 @@ class Service(msgspec.Struct, frozen=True):
     kind: Kind | None = None
     """What makes its pods, which the scaler holds; None = AscendJobs whose pods the scaler makes."""
     quota: bool = False
-    """Somebody else holds its pods too, by a gate of their own, for a moment."""
+    """A quota system holds its pods too, by a gate of its own, for a moment."""
 
     @property
     def key(self) -> str:
@@ -118,7 +118,7 @@ def training_job() -> Object:
 
 
 def foreign_pod(namespace: str, name: str) -> Object:
-    """Somebody else's pod under a name that an instance may need."""
+    """A pod of another tenant under a name that an instance may need."""
     return jobs.manifest(PODS, name, namespace, spec={**jobs.NOBODYS_POD})
 
 

@@ -50,7 +50,7 @@ LEASE = "mind-cluster-scaler"
 WINDOW = 60.0
 """Seconds in which write attempts are counted."""
 ORDERED = 15
-"""Write attempts that an instance needs to come or to go when somebody changes spec.replicas; of three pods: 15, 8."""
+"""Write attempts that an instance needs to come or to go when a user changes spec.replicas; of three pods: 15, 8."""
 TRIES = 5
 """How often the writer sends one write that is refused with certainty (429, or not sent), within about two seconds."""
 FOLLOWED = 10.0
@@ -64,7 +64,7 @@ class Writes:
         self, cluster: SimCluster, witness: Witness, *, storm_bound: float = math.inf,
         sizes: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """`storm_bound`: write attempts in WINDOW that nobody needs; `sizes`: instances of each rule, by its name."""
+        """`storm_bound`: write attempts in WINDOW that are too many; `sizes`: instances of each rule, by its name."""
         self.busiest = 0
         self.last_write = 0.0
         """When a life last changed anything but the Lease."""
@@ -107,7 +107,7 @@ class Writes:
 
     def attempted(self, life: str, request: Request) -> None:
         """A life is about to send a write, whatever becomes of it. What is sent again after it certainly had no effect
-        counts once for each TRIES: so often the writer sends it before anybody above hears of it."""
+        counts once for each TRIES: so often the writer sends it by itself."""
         if request.resource == LEASES:
             return
         now = self._clock.now()
@@ -157,9 +157,9 @@ class Writes:
 
     def _ordered(self, before: Object, after: Object) -> None:
         size = self._sizes.get(after["spec"]["rule"], 0)
-        was, wanted = (min(size, obj["spec"].get("replicas", size)) for obj in (before, after))
-        if was != wanted:
-            self._orders.append((self._clock.now(), abs(was - wanted)))
+        was, now = (min(size, obj["spec"].get("replicas", size)) for obj in (before, after))
+        if was != now:
+            self._orders.append((self._clock.now(), abs(was - now)))
 
     def _judge(self, change: Change, life: str, request: Request, late: bool) -> None:
         what = f"{life} {request.verb} {request.resource.plural} {'/'.join(change.key)}"
@@ -255,7 +255,7 @@ class Writes:
             self._bound_pod_deleted(subject, objects.owner_uid(subject), what)
 
     def _left_alone(self, change: Change, what: str) -> None:
-        """The PodGroup or Service of an instance goes when no pod of it is left that somebody runs."""
+        """The PodGroup or Service of an instance goes when no pod of it is left on a node."""
         uid = objects.owner_uid(change.after.object)
         for pod in self._cluster.peek(PODS, change.key[0]):
             if (
@@ -285,7 +285,7 @@ class Writes:
             self.fail(f"S8: {what}: a ConfigMap that is not its own")
 
     def _budget(self, change: Change, what: str) -> None:
-        """Its own come and go, and allow no eviction of what it labelled; of anybody's it changes nothing."""
+        """Its own come and go, and allow no eviction of what it labelled; of others it changes nothing."""
         budget = change.after.object
         if change.before is not None and change.type is not EventType.DELETED:
             self.fail(f"S8: {what}: a budget never changes")
@@ -295,7 +295,7 @@ class Writes:
             self.fail(f"S8: {what}: a budget over pods that it did not label")
 
     def _elastic_service(self, change: Change, what: str) -> None:
-        """Its own come and go; of anybody's only the status changes."""
+        """Its own come and go; of others only the status changes."""
         if change.before is not None and change.type is not EventType.DELETED:
             if _without_ours(change.before.object) != _without_ours(change.after.object):
                 self.fail(f"S8: {what}: more than its status")

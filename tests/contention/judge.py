@@ -69,7 +69,7 @@ def _endless(passes: Passes, story: Story) -> Iterator[str]:
 
 
 def _could_preempt(view: ServicesView, story: Story) -> Iterator[str]:
-    """L1: nobody waits who may evict enough."""
+    """L1: no service waits that may evict enough."""
     policy = story.settings.get("preempt", Preempt.HIGHER_PRIORITY.value)
     for key in set(view.waiting) - story.given_up:
         own = view.services[key]
@@ -83,7 +83,7 @@ def _could_preempt(view: ServicesView, story: Story) -> Iterator[str]:
 
 
 def _left_over(view: ServicesView, story: Story) -> Iterator[str]:
-    """L1: nobody waits for what is free, and nothing is half in the scheduler's hands (S2)."""
+    """L1: no service waits for what is free, and nothing is half in the scheduler's hands (S2)."""
     for key in set(view.waiting) - story.given_up:
         if view.fits([view.missing(key)]) and not view.ends(key):
             yield f"L1: {key} waits though {view.missing(key)} fits on {view.room()}"

@@ -18,7 +18,7 @@ from tests.contention.view import ServicesView, alive, fit, is_running, uid, unb
 SETTLED = 1.0
 """Seconds for which what is seen may contradict S10: a loss is seen and answered within it."""
 PATIENCE = 360.0
-"""Seconds for which a minimum may wait beside nodes that are free for it: somebody else's may wait for what comes."""
+"""Seconds for which a minimum may wait beside nodes that are free for it, while another waits for room to come."""
 ABLE = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.MINIMUM_TOO_LARGE, Reason.WAITING_FOR_CAPACITY, Reason.REVOKED,
                   Reason.WAITING_FOR_RATIO})  # fmt: skip
 """Why an instance is held that could start if there were room."""
@@ -107,7 +107,7 @@ class Passes:
     # S3 and S11
 
     def _check_evictions(self, plans: Mapping[str, Plan]) -> None:
-        """Only what is beyond a minimum goes, of whom it may be taken, and what becomes free places the beneficiary."""
+        """Only surplus goes, of services that it may be taken from, and what becomes free places the beneficiary."""
         gone: defaultdict[str, set[str]] = defaultdict(set)
         for key, plan in plans.items():
             for action in plan.actions:
@@ -242,7 +242,7 @@ class Passes:
     # L5
 
     def check_who_is_held_up(self) -> None:
-        """What makes no progress keeps no other service for long from nodes that are free. Asked once more at the
+        """What makes no progress keeps no other service for long from nodes that are free. Checked once more at the
         end."""
         for key in self.view.services.keys() - self._given_up:
             wrong = key in self.view.waiting and self.view.fits([self.view.missing(key)])

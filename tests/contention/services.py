@@ -29,7 +29,7 @@ PRIORITIES = [_priority_class(name, value) for name, value in USUAL.items()]
 RULE = "rule"
 """The name of every rule, in a namespace of its own."""
 FOREIGN = "training"
-"""The namespace of pods that are somebody else's."""
+"""The namespace of pods of another tenant."""
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ def pod_spec(kind: str, scheduler: str) -> Object:
 
 
 def training(count: int, first: int = 0) -> list[Object]:
-    """Pods of somebody else, bound by the default scheduler."""
+    """Pods of another tenant, bound by the default scheduler."""
     return [
         jobs.manifest(PODS, f"train-{n}", FOREIGN, spec=pod_spec("", "default-scheduler"))
         for n in range(first, first + count)

@@ -21,7 +21,7 @@ from tests.contention.passes import PATIENCE
 from tests.contention.services import A, B, Service, chat_services, nodes, training, written
 
 ALL_THERE = 2.0
-"""Seconds within which those come that are applied together: nobody runs before, so nobody scales up before."""
+"""Seconds within which services come that are applied together: none runs before, so none scales up before."""
 PRIORITIES = (0, 5, 9)
 AT_WORK = 150.0
 """From when on faults happen: even the slowest pods run by then."""
@@ -39,7 +39,7 @@ class Story(msgspec.Struct):
     nodes: list[dict[str, Any]]
     events: list[dict[str, Any]]
     serving: int | None = None
-    """So many serve in the end; None = as many as it happens, as long as nobody waits in vain."""
+    """So many serve in the end; None = as many as it happens, as long as none waits in vain."""
     before: int | None = None
     """So many serve just before the faults begin."""
     given_up: Set[str] = frozenset()
@@ -188,7 +188,7 @@ def rack_lost(make: StoryMaker) -> Story:
 
 
 def flapping(make: StoryMaker) -> Story:
-    """Nodes stop answering and come back, again and again, some faster than anybody notices."""
+    """Nodes stop answering and come back, again and again, some faster than it is noticed."""
     services, rng = make.chat_services(8), make.rng
     events = make.together(services)
     for _ in range(rng.randint(5, 20)):
@@ -238,7 +238,7 @@ def any_sizes(make: StoryMaker) -> Story:
 
 
 def never_fits(make: StoryMaker) -> Story:
-    """It stands in nobody's way."""
+    """It is in no other service's way."""
     count = make.rng.randint(2, 5)
     small, huge = make.chat_services(count), make.service("a-huge", pods=2 * count)
     whole, events = frozenset(one.key for one in small), make.not_alone(small[0], [huge, *small[1:]])
@@ -279,7 +279,7 @@ def removed(make: StoryMaker) -> Story:
 
 
 def shared_with_training(make: StoryMaker) -> Story:
-    """Waves of foreign pods come and go; each may leave an odd node, on which somebody scales up."""
+    """Waves of foreign pods come and go; each may leave an odd node, on which a service scales up."""
     rng, waves = make.rng, make.rng.randint(1, 3)
     services = make.chat_services(8)
     count, events, first = 16 + 2 * waves, [], 0
@@ -327,7 +327,7 @@ TURNS = 2
 REST = 20.0
 HELD_UP, WORTH_MORE = TURNS * 30.0 + REST, TURNS * 300.0 + REST
 """Seconds for which one service whose pods are never bound may hold up others: its turns, and time for the rest. While
-nothing of anybody is bound a turn lasts longer for those that are worth less."""
+nothing is bound a turn lasts longer for those that are worth less."""
 
 
 def _held(never: Never, what: str, pods: int) -> int:
