@@ -99,40 +99,39 @@ class Life(msgspec.Struct, frozen=True, gc=False):
     over: tuple[str, ...] = ()
 
 
-class Record(msgspec.Struct, frozen=True, gc=False, tag="Record", tag_field="action"):
-    """Note on the job that it has been whole: `rounds` is what its next pods carry as their version."""
+class InstanceAction(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="action"):
+    """What is done about one instance."""
 
     uid: str
+
+
+class Record(InstanceAction, frozen=True):
+    """Note on the job that it has been whole: `rounds` is what its next pods carry as their version."""
+
     rounds: int
 
 
-class Remove(msgspec.Struct, frozen=True, gc=False, tag="Remove", tag_field="action"):
+class Remove(InstanceAction, frozen=True):
     """Delete these pods, one after the other in this order, and the PodGroup too if nothing needs it any more."""
 
-    uid: str
     pods: tuple[str, ...]
     pod_group: bool = False
 
 
-class Resize(msgspec.Struct, frozen=True, gc=False, tag="Resize", tag_field="action"):
+class Resize(InstanceAction, frozen=True):
     """Let the PodGroup ask for as many pods as the job does."""
 
-    uid: str
 
-
-class Finish(msgspec.Struct, frozen=True, gc=False, tag="Finish", tag_field="action"):
+class Finish(InstanceAction, frozen=True):
     """Write into the job's status that it has succeeded or failed, for good."""
 
-    uid: str
     outcome: Outcome
     reason: Ending
     message: str
 
 
-class Expire(msgspec.Struct, frozen=True, gc=False, tag="Expire", tag_field="action"):
+class Expire(InstanceAction, frozen=True):
     """Delete a job that has finished long enough ago; the garbage collector takes what it owns."""
-
-    uid: str
 
 
 LifeAction = Record | Remove | Resize | Finish | Expire

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from scaler.decide.lifecycle import Life, LifeAction
+from scaler.decide.lifecycle import InstanceAction, Life, LifeAction
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Nodes, PodRequest, PodRequests
 from scaler.rules.rule import ALL, Rule, RuleOptions
@@ -284,29 +284,22 @@ class World(msgspec.Struct, frozen=True, gc=False):
     format: int = 2
 
 
-class Admit(msgspec.Struct, frozen=True, gc=False, tag="Admit", tag_field="action"):
+class Admit(InstanceAction, frozen=True):
     """Give a held instance all of its pods (or take all gates off)."""
 
-    uid: str
 
-
-class Complete(msgspec.Struct, frozen=True, gc=False, tag="Complete", tag_field="action"):
+class Complete(InstanceAction, frozen=True):
     """Create what is missing (or release the gated members) of an instance that has live pods."""
 
-    uid: str
 
-
-class Revoke(msgspec.Struct, frozen=True, gc=False, tag="Revoke", tag_field="action"):
+class Revoke(InstanceAction, frozen=True):
     """Take an admission back: delete unbound pods and the PodGroup. Also tidies what a held instance left behind."""
 
-    uid: str
 
-
-class Evict(msgspec.Struct, frozen=True, gc=False, tag="Evict", tag_field="action"):
+class Evict(InstanceAction, frozen=True):
     """Delete the pods of an instance of which some are bound: preemption, so that a missing minimum can start, or
     because fewer instances are wanted."""
 
-    uid: str
     beneficiary: str
     """The service that needs the room, as `str(ServiceKey)`; `NOBODY` when fewer are wanted."""
 
