@@ -7,6 +7,7 @@ something is missing that it could keep from a node: it is not known what is fre
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -132,13 +133,12 @@ def fault_in(plan: Plan) -> str:
 
 def at_fault(positions: Sequence[int], attempt: Callable[[Sequence[int]], object]) -> int:
     """The first of these without which all before it can be decided about, given that all together cannot."""
-    good, bad = 0, len(positions)
-    while bad - good > 1:
-        middle = (good + bad) // 2
+
+    def fails(number: int) -> bool:
         try:
-            attempt(positions[:middle])
+            attempt(positions[:number])
         except Exception:
-            bad = middle
-        else:
-            good = middle
-    return positions[good]
+            return True
+        return False
+
+    return positions[bisect_left(range(len(positions)), True, lo=1, key=fails) - 1]

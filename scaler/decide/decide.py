@@ -58,7 +58,7 @@ class _Part(msgspec.Struct, eq=False):
     of them and none of their nodes changes."""
 
     drafts: dict[int, Draft]
-    tally: Tally
+    tally: tuple[Counter[str], Counter[str]]
     recheck_at: float
     until: float
     """From then on time alone may change it; 0.0 = never."""
@@ -101,8 +101,13 @@ class _Pass:
         plans = self._plans()
         memory = demands.remember(world, {at: draft.outcome() for at, draft in self.drafts.items()})
         recheck_at = self._first([demands.until(), *(part.recheck_at for part in parts.values())])
-        tally = total([part.tally for part in parts.values()], demands.serving) if demands.weighs else None
-        return Decision(plans, memory, recheck_at, tally)
+        if not demands.weighs:
+            return Decision(plans, memory, recheck_at)
+        numbers, idle = Counter[str](), Counter[str]()
+        for part in parts.values():
+            numbers.update(part.tally[0])
+            idle.update(part.tally[1])
+        return Decision(plans, memory, recheck_at, Tally(serving=demands.serving, idle=dict(idle), **numbers))
 
     def _decide_alone(self, at: int) -> None:
         draft = Draft(self.demands.all[at].demand)
@@ -251,7 +256,7 @@ class _Pass:
         moments += overdue if any(draft.demand.lacks_minimum for draft in active) else ()
         return _Part(
             drafts=drafts,
-            tally=tally_of(drafts.values(), active, self.world),
+            tally=_tally_of(drafts.values(), active, self.world),
             recheck_at=self._first(moments),
             until=self._first([*moments, *overdue]),
             seen=seen,
@@ -259,33 +264,21 @@ class _Pass:
         )
 
 
-def tally_of(drafts: Iterable[Draft], active: Sequence[Draft], world: World) -> Tally:
-    """What is counted of services that were weighed; `active` are those with something to weigh."""
+def _tally_of(drafts: Iterable[Draft], active: Sequence[Draft], world: World) -> tuple[Counter[str], Counter[str]]:
+    """What `Tally` says of services that were weighed, numbers and what is idle; `active` are those with something to
+    weigh."""
     idle = Counter[str]()
     for draft in active:
         for instance in () if draft.demand.serves else draft.demand.service.instances:
             for _, request in instance.seats:
                 idle.update(dict(request.requests))
     acted_on = [draft for draft in drafts if not draft.demand.service.assumed]
-    return Tally(
+    numbers = Counter(
         minimums_waiting=sum([draft.demand.lacks_minimum for draft in active]),
         scale_ups_waiting=sum([len(draft.waits) for draft in active if draft.demand.serves]),
         in_backoff=sum([turn.in_backoff(draft.memory, world) for draft in active]),
         probing=sum([turn.is_probing(draft.memory, world) for draft in active]),
         revoked=sum([len(draft.revoked) for draft in acted_on]),
         evicted=sum([beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()]),
-        idle=dict(idle),
     )
-
-
-def total(tallies: Sequence[Tally], serving: int) -> Tally:
-    """All together."""
-    idle = Counter[str]()
-    for tally in tallies:
-        if tally.idle:
-            idle.update(tally.idle)
-    numbers = {name: sum([getattr(tally, name) for tally in tallies]) for name in _SUMMED}
-    return Tally(serving=serving, idle=dict(idle), **numbers)
-
-
-_SUMMED = [name for name in Tally.__struct_fields__ if name not in ("serving", "idle")]
+    return numbers, idle

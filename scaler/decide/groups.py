@@ -82,20 +82,14 @@ def rollouts_of(members: Iterable[Member]) -> dict[str, Rollout]:
         if member.running and member.instance.outdated and member.instance.owner:
             found.setdefault(member.instance.owner, Rollout()).outdated += 1
     for member in members:
-        rollout = found.get(member.instance.owner)
+        rollout, alive = found.get(member.instance.owner), member.is_live
         if rollout is not None:
-            _count(member, rollout)
+            rollout.live += alive
+            rollout.wanted = max(rollout.wanted, member.instance.wanted)
+            if not member.instance.outdated:
+                rollout.live_newest += alive
+                rollout.newest += member.has_slot
     return found
-
-
-def _count(member: Member, rollout: Rollout) -> None:
-    instance = member.instance
-    alive = member.is_live
-    rollout.live += alive
-    rollout.wanted = max(rollout.wanted, instance.wanted)
-    if not instance.outdated:
-        rollout.live_newest += alive
-        rollout.newest += member.running or member.in_flight
 
 
 class Group(msgspec.Struct, eq=False):

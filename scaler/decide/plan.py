@@ -253,12 +253,8 @@ def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...
         case Reason.RULE_MISSING | Reason.RULE_INVALID:
             return (service.problem.message,) if service.problem else ()
         case _:
-            slot = _whose_slot(member) if reason is Reason.BROKEN else ""
-            return tuple(part for part in (instance.trouble, slot) if part)
-
-
-def _whose_slot(member: Member) -> str:
-    return "it holds its slot for a grace period" if member.has_slot else "its slot is free for another"
+            slot = "it holds its slot for a grace period" if member.has_slot else "its slot is free for another"
+            return tuple(part for part in (instance.trouble, slot if reason is Reason.BROKEN else "") if part)
 
 
 def notes(demand: Demand) -> tuple[Note, ...]:

@@ -27,7 +27,8 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
         return State.TERMINATING
     if i.pods == i.gated:
         return State.HELD
-    healthy = not (i.terminating or i.crashing or i.faulty) and not is_unstable(memory, now, policy)
+    restarted = memory.restarted_at > 0 and now - memory.restarted_at < policy.stable_after
+    healthy = not (i.terminating or i.crashing or i.faulty or restarted)
     if i.running == i.pods == i.expected and healthy:
         return State.RUNNING
     if i.bound and (i.ended or not healthy or lacks_pods(i, now, policy) or is_of_no_use(i, memory, now, policy)):
@@ -67,11 +68,6 @@ def runs_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
         and memory.ran
         and not (memory.restarted_at or memory.broken_since or memory.bound_since)
     )
-
-
-def is_unstable(memory: InstanceMemory, now: float, policy: Policy) -> bool:
-    """Whether a container restarted less than `stable_after` ago, as far as we saw it happen."""
-    return memory.restarted_at > 0 and now - memory.restarted_at < policy.stable_after
 
 
 def counts_as_running(instance: Instance, state: State, counts_from: CountsFrom) -> bool:

@@ -79,7 +79,7 @@ MUTANTS = (
            "alone = None if demand.serves else _refused_before(chosen)", "alone = _refused_before(chosen)", "refused"),
     Mutant("a spare is told by age alone", "3.3, 5", "plan",
            "(m.uid not in named, candidate_order(m))", "(m.uid not in named, m.instance.created)", "refused"),
-    Mutant("what is spoilt counts in a rollout", "5", "groups", "alive = member.is_live", "alive = True",
+    Mutant("what is spoilt counts in a rollout", "5", "groups", "owner), member.is_live", "owner), True",
            "invalid_jobs"),
     # minimums
     Mutant("the order of minimums ignores priority", "3b.2", "arbitration",
