@@ -99,7 +99,7 @@ MUTANTS = (
            BOUND_IN_HANDS),
     Mutant("forgets what was told by a pod that has gone", pod_instances, "PodInstances._remove",
            "del pods[record.name]", "pass", "gated rollout"),
-    Mutant("revisions are not told apart", instances, "_is_outdated", "newest != place.revision", "False",
+    Mutant("revisions are not told apart", instances, "_is_outdated", "newest != membership.revision", "False",
            "rollout"),
 )  # fmt: skip
 
