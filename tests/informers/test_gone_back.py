@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.clock import Clock
-from scaler.informers.history import History
-from scaler.informers.informer import OUTAGE, RESTORED_AFTER, SILENCE, Informer
+from scaler.informers.informer import SILENCE, Informer
+from scaler.informers.reflector import OUTAGE, RESTORED_AFTER, History
 from scaler.informers.store import Store
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, LEADER_WORKER_SETS, POD_GROUPS, Page
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError, status_error

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from scaler.informers.history import History
-from scaler.informers.informer import JITTER, Informer
+from scaler.informers.informer import Informer
+from scaler.informers.reflector import JITTER, History
 from scaler.informers.refusals import MOST, Refusals
 from scaler.informers.store import Store
 from scaler.kube.api import PODS, EventType, Page, Refused, WatchEvent

@@ -1,0 +1,392 @@
+"""List, then watch, for ever: keeps a store at what the cluster is.
+
+It never resumes at "now", never reconnects in a tight loop and never ends because the cluster misbehaves. It goes back
+behind what it has seen only when the cluster itself did (`_is_older`). What is not heard of for `silence` seconds is
+listed anew, whatever the watch says. Named after the same in client-go. It decides nothing about what it sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import structlog
+
+from scaler.clock import Slices
+from scaler.informers.definitions import definition_changed
+from scaler.informers.store import Name, R
+from scaler.kube.api import EventType, Page, Refused, WatchEvent
+from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
+from scaler.kube.metadata import version_of
+from scaler.kube.wire import in_words
+from scaler.rules.values import as_text, at
+
+if TYPE_CHECKING:
+    from scaler.informers.informer import Informer
+
+T = TypeVar("T")
+
+PAGE_SIZE = 500
+WATCH_SECONDS = (300, 600)
+"""The server ends a watch after a random time within these bounds, so that reconnects do not come in herds."""
+FIRST_BACKOFF = 0.8
+LAST_BACKOFF = 30.0
+JITTER = 1.1
+"""As in kube.writer, of a pause that the server asked for."""
+HEALTHY_AFTER = 30.0
+"""Seconds: a watch that lived this long is followed by the next without delay."""
+PROGRESS_AFTER = 1.0
+"""Seconds: a watch that lived this long and brought something is followed by the next after the first backoff."""
+RESTORED_AFTER = 10.0
+"""Seconds for which lists must be older than what was seen, until they are believed: a server that is behind catches
+up, a cluster that was restored from a backup does not."""
+OUTAGE = 3.0
+"""Seconds without an answer in which a cluster may have been restored: nobody stops etcd, restores it and starts it and
+the API server again in less."""
+EVENTS_PER_TURN = 256
+"""Buffered events are taken in without suspending; after so many the loop gets a turn."""
+
+_log = structlog.get_logger(__name__)
+
+
+class History:
+    """Whether resourceVersions still mean what they meant: after a restore from a backup they are given a second time.
+
+    Shared by the informers of one cluster. One of them notices that the cluster went back; then what the others know
+    means nothing any more either, also where versions have caught up by then."""
+
+    def __init__(self) -> None:
+        self.restores = 0
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have it called at each restore."""
+        self._listeners.append(listener)
+
+    def restored(self) -> None:
+        """An informer is sure of it."""
+        self.restores += 1
+        for listener in self._listeners:
+            listener()
+
+
+class Reflector(Generic[T, R]):
+    """One scope of an informer: a single list and watch."""
+
+    def __init__(self, parent: Informer[T, R], scope: str | None) -> None:
+        self.problem = "not listed yet"
+        self.heard = -math.inf
+        self.listed, self.absent, self.installed = False, False, True
+        self.lists = self.watches = self.events = 0
+        self._parent = parent
+        self._api = parent.api
+        self._resource = parent.resource
+        self._scope = scope
+        self._store = parent.store
+        self._rng = parent.rng
+        self._must_list = True
+        self._must_check = False
+        self._was_quiet = False
+        """The list that is due is to show whether the watch had nothing to say."""
+        self._older_since = math.inf
+        """Loop time at which the cluster was first found older than what had been seen, since the last list."""
+        self._unanswered_since = math.inf
+        """Loop time of the first of the checks in a row that got no answer."""
+        self._restores = 0
+        """Of the history, as of the last list."""
+        self._limit: asyncio.Timeout | None = None
+        """Of the watch that is open."""
+        self._expirations = 0
+        self._backoff = FIRST_BACKOFF
+        self._progress = False
+        parent.store.add_scope(scope)
+        parent.history.listen(self._list_again)
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            self._progress = False
+            error: KubeError | None = None
+            try:
+                await self._follow()
+            except KubeError as caught:
+                error = caught
+            delay = self._delay(error, loop.time() - started)
+            if isinstance(error, NotFoundError):
+                seconds = self._rng.randint(*WATCH_SECONDS)
+                if await definition_changed(self._api, self._resource, seconds, self._lack):
+                    delay = self._backoff = FIRST_BACKOFF  # it takes a moment until a new kind is served
+            await asyncio.sleep(delay)
+
+    async def _follow(self) -> None:
+        """List if need be, then watch until the watch ends."""
+        if self._must_check and not self._must_list:
+            await self._check()
+        if self._must_list or asyncio.get_running_loop().time() - self.heard >= self._parent.silence:
+            await self._list()
+        await self._watch()
+
+    async def _check(self) -> None:
+        """After a restore from a backup an API server accepts a watch from a version that is yet to come, and says
+        nothing: so ask for its version when a watch has ended before its time. After an outage that was long enough for
+        a restore versions may have caught up: only a list can tell."""
+        now = asyncio.get_running_loop().time
+        try:
+            page = await self._page(limit=1)
+        except KubeError:
+            self._unanswered_since = min(self._unanswered_since, now())
+            raise
+        outage, self._unanswered_since = now() - self._unanswered_since, math.inf
+        self._must_list = self._is_older(page.resource_version) or outage >= OUTAGE
+        self._must_check = False
+
+    def _list_again(self) -> None:
+        """The cluster was restored: whatever is known and heard may be of another history."""
+        now = asyncio.get_running_loop().time()
+        self._must_list, self._older_since = True, min(self._older_since, now - RESTORED_AFTER)
+        if self._limit is not None:
+            self._limit.reschedule(now)
+
+    async def _list(self) -> None:
+        """Every page of one consistent list, then forget what was not in it.
+
+        The list asks for no particular version, which means the most recent one: with a limit, a version would mean
+        "exactly this one" and could have expired.
+        """
+        names, unread = set[Name](), set[Name]()
+        known = self._store.versions(self._scope) if self._was_quiet else None
+        token, restores, slices = "", 0, Slices()
+        while True:
+            page = await self._page(PAGE_SIZE, token)
+            if not token:
+                self._look_back(page.resource_version)
+                restores = self._parent.history.restores
+            self._compare(page.items)
+            for item in page.items:
+                name, readable = self._take_in(item)
+                names.update((name,) if readable is not None else ())
+                unread.update((name,) if readable is False else ())
+                await slices.end()
+            for refused in page.refused:
+                unread.add((refused.namespace, refused.name))
+                self._parent.refuse(refused)
+            token = page.continue_token
+            if not token:
+                break
+            await asyncio.sleep(0)
+        self._store.retain(self._scope, names | unread)
+        self._parent.refused_only(self._scope, unread)
+        self._store.advance(self._scope, version_of(page.resource_version))
+        if known is not None and known != self._store.versions(self._scope):
+            _log.warning("a watch said nothing of changes", resource=self._resource.full_name, namespace=self._scope)
+        self._listed()
+        self._restores, self._must_list = restores, restores != self._parent.history.restores
+
+    async def _page(self, limit: int, token: str = "") -> Page[T]:
+        return await self._api.list(
+            self._resource,
+            self._scope,
+            label_selector=self._parent.label_selector,
+            limit=limit,
+            continue_token=token,
+            decode=self._parent.decode,
+        )
+
+    def _is_older(self, resource_version: str) -> bool:
+        """Whether the cluster is, or was a moment ago, behind what has been seen of it."""
+        if version_of(resource_version) < self._store.seen(self._scope) and self._older_since == math.inf:
+            self._older_since, self._backoff = asyncio.get_running_loop().time(), FIRST_BACKOFF
+        return self._older_since < math.inf
+
+    def _look_back(self, resource_version: str) -> None:
+        """A list that is older than what was seen is refused while it may be that only this server is behind, and
+        believed when it stays so. What comes after one that was refused is right whatever is known."""
+        if not self._is_older(resource_version):
+            return
+        seen = self._store.seen(self._scope)
+        if version_of(resource_version) < seen:
+            words = f"a list at version {resource_version} is older than {seen}, seen before"
+            if asyncio.get_running_loop().time() - self._older_since < RESTORED_AFTER:
+                raise UnknownOutcomeError(words)
+            _log.warning(
+                "the cluster was restored", resource=self._resource.full_name, namespace=self._scope, why=words
+            )
+            if self._restores == self._parent.history.restores:
+                self._parent.history.restored()
+        self._store.rewind(self._scope)
+
+    def _compare(self, items: Sequence[T]) -> None:
+        """A list that is as new as all that was seen and shows an object older than that: the cluster went back, and
+        its versions have caught up since. Once that is known, what is known of objects proves nothing."""
+        if self._restores != self._parent.history.restores:
+            return
+        for item in items:
+            namespace, name, _ = _identity(item)
+            known = self._store.get(namespace, name)
+            if known is not None and 0 < version_of(_version(item)) < version_of(known.resource_version):
+                words = f"{namespace}/{name} is older than it was, in a list that is not"
+                _log.warning("the cluster was restored", resource=self._resource.full_name, why=words)
+                self._parent.history.restored()
+                raise UnknownOutcomeError(words)
+
+    def _listed(self) -> None:
+        self.listed = True
+        self.lists += 1
+        self._arrived()
+        self._must_check, self._was_quiet, self._older_since = False, False, math.inf
+        self._parent.settle()
+
+    def _arrived(self) -> None:
+        """The server has told something, if only that there is nothing new."""
+        self.problem = ""
+        self.absent, self.installed = False, True
+        self.heard = asyncio.get_running_loop().time()
+        self._progress = True
+
+    async def _watch(self) -> None:
+        """Take in events until the server ends the watch, or is silent."""
+        self.watches += 1
+        self._must_check = True  # unless it lives its whole time
+        seconds, silence = self._rng.randint(*WATCH_SECONDS), self._parent.silence
+        opened = asyncio.get_running_loop().time()
+        stream = self._api.watch(
+            self._resource,
+            self._scope,
+            resource_version=str(self._store.seen(self._scope)),
+            label_selector=self._parent.label_selector,
+            timeout_seconds=seconds,
+            decode=self._parent.decode,
+        )
+        try:
+            async with aclosing(stream), asyncio.timeout_at(opened + silence) as limit:
+                self._limit, taken, due, slices = limit, 0, opened + silence, Slices()
+                async for event in stream:
+                    self._take(event)
+                    await slices.end()
+                    if self.heard + silence > due + silence / 8:  # not at every event, of which there may be thousands
+                        due = self.heard + silence
+                        limit.reschedule(due)
+                    taken += 1
+                    if taken % EVENTS_PER_TURN == 0:
+                        await asyncio.sleep(0)
+        except TimeoutError:
+            self._must_list = self._was_quiet = True  # some API servers say nothing as long as nothing happens
+            if self._older_since < math.inf:
+                raise UnknownOutcomeError("the watch is open and is of another history") from None
+        finally:
+            self._limit = None
+        self._must_check = asyncio.get_running_loop().time() - opened < seconds - 1
+        if not self._must_check and not self._must_list:
+            self._arrived()  # the next watch may say nothing for as long as this one did
+
+    def _take(self, event: WatchEvent[T]) -> None:
+        """One event; what a server repeats from before is left out, or it would bring deleted objects back."""
+        self._arrived()
+        version = version_of(event.resource_version)
+        if version <= self._store.seen(self._scope):
+            return
+        self.events += 1
+        if event.type is EventType.DELETED:
+            self._drop(*_identity(event.refused or event.object))
+        elif event.refused is not None:
+            self._parent.refuse(event.refused)
+        elif event.object is not None:
+            self._take_in(event.object)
+        self._store.advance(self._scope, version)
+
+    def _take_in(self, item: T) -> tuple[Name, bool | None]:
+        """Keep what is read of it: its name, and whether it could be read, None for one that is left out. Whatever
+        goes wrong costs this object only, of which the last readable record stays."""
+        namespace, name, uid = _identity(item)
+        try:
+            record = self._parent.record(item)
+            if record is None:
+                self._drop(namespace, name, uid)
+                return (namespace, name), None
+            self._store.apply(record)
+            self._parent.readable(namespace, name)
+        except Exception as error:
+            refused = Refused(in_words(error), namespace, name, uid, labels=_labels(item))
+            self._parent.refuse(refused, traceback.format_exc(-3))
+            return (namespace, name), False
+        return (namespace, name), True
+
+    def _drop(self, namespace: str, name: str, uid: str) -> None:
+        self._store.remove(namespace, name, uid)
+        self._parent.readable(namespace, name)
+
+    def _delay(self, error: KubeError | None, lived: float) -> float:
+        """Seconds until the next attempt. Also keeps the books: what is wrong, whether to list again."""
+        backoff = self._next_backoff(lived)
+        if error is None:
+            return 0.0 if lived >= HEALTHY_AFTER else backoff
+        self._complain(error, lived)
+        if isinstance(error, ExpiredError):
+            self._must_list = True
+            self._expirations += 1
+            if self._expirations == 1:
+                self._backoff = FIRST_BACKOFF
+                return 0.0
+        return max(backoff, (error.retry_after or 0.0) * self._rng.uniform(1.0, JITTER))
+
+    def _next_backoff(self, lived: float) -> float:
+        if self._progress and lived >= PROGRESS_AFTER:
+            self._backoff = FIRST_BACKOFF
+            self._expirations = 0
+        delay = self._backoff * self._rng.uniform(1.0, 2.0)
+        self._backoff = min(self._backoff * 2, LAST_BACKOFF)
+        return min(delay, LAST_BACKOFF)
+
+    def _complain(self, error: KubeError, lived: float) -> None:
+        where = f" in {self._scope}" if self._scope else ""
+        if isinstance(error, ForbiddenError) and self._parent.may_be_forbidden:
+            self._lack(gone=False)
+        if isinstance(error, NotFoundError):
+            self._must_list = True
+            if self.installed:
+                _log.info("not installed", resource=self._resource.full_name)
+            self.installed, self.problem = False, f"{self._resource.full_name} are not installed in the cluster"
+            return
+        self.problem = f"{'listing' if self._must_list else 'watching'} {self._resource.full_name}{where}: {error}"
+        _log.warning(
+            "watch interrupted",
+            resource=self._resource.full_name,
+            namespace=self._scope,
+            after=round(lived, 3),
+            error=str(error),
+        )
+
+    def _lack(self, gone: bool) -> None:
+        """It is not to be had. Nobody misses what was never seen, nor what is optional and `gone` with its definition,
+        of which a watch that is cut at that moment says nothing; what else is known goes stale."""
+        if gone and self._parent.may_be_forbidden:
+            self._store.retain(self._scope, ())
+            self._parent.refused_only(self._scope, set())
+        if not self._store.holds(self._scope):
+            self.absent = True
+            self._parent.settle()
+
+
+def _identity(item: Any) -> tuple[str, str, str]:
+    """Namespace, name and uid of an object, which is a dict, has `metadata` or could not be read."""
+    if isinstance(item, dict):
+        metadata = at(item, "metadata")
+        return tuple(as_text(metadata.get(one)) for one in ("namespace", "name", "uid"))  # type: ignore[return-value]
+    found = item if isinstance(item, Refused) else item.metadata
+    return found.namespace, found.name, found.uid
+
+
+def _version(item: Any) -> str:
+    """resourceVersion of an object that is a dict, or has `metadata`."""
+    metadata = at(item, "metadata").get("resourceVersion") if isinstance(item, dict) else item.metadata.resource_version
+    return as_text(metadata)
+
+
+def _labels(item: Any) -> dict[str, str]:
+    """Of an object that is a dict, or whose type has labels."""
+    return dict(at(item, "metadata", "labels") if isinstance(item, dict) else getattr(item.metadata, "labels", {}))
