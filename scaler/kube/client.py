@@ -1,30 +1,26 @@
-"""The real cluster: KubeApi over HTTP, and the only importer of kubernetes_asyncio.
+"""The real cluster: KubeApi over HTTP.
 
-From kubernetes_asyncio comes the loader of a kubeconfig (with its exec plugins) and nothing else, and only where there
-is one: its calls have no timeout, do not check the status and decode far too much. Every call here has a deadline,
-every answer is checked before it is believed. A proxy is used only when the kubeconfig names one (`proxy-url`):
-HTTPS_PROXY of the surroundings is ignored, because inside a cluster it is set for other purposes. Nothing is retried,
-with one exception: a 401, which did nothing, is sent once more with a renewed token.
+The calls of kubernetes_asyncio are not used: they have no timeout, do not check the status and decode far too much.
+Every call here has a deadline, every answer is checked before it is believed. A proxy is used only when the kubeconfig
+names one (`proxy-url`): HTTPS_PROXY of the surroundings is ignored, because inside a cluster it is set for other
+purposes. Nothing is retried, with one exception: a 401, which did nothing, is sent once more with a renewed token.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
-from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 import yarl
 
 from scaler import __version__
-from scaler.kube import in_cluster
 from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Resource, WatchEvent
+from scaler.kube.configuration import Configuration, Credentials, load
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
 from scaler.kube.wire import (
     LONGEST_LINE,
@@ -37,9 +33,6 @@ from scaler.kube.wire import (
     refusal,
 )
 
-Configuration: TypeAlias = Any
-"""That of kubernetes_asyncio, or an `InCluster`, which has what is read of it."""
-
 USER_AGENT = f"scaler/{__version__}"
 REQUEST_TIMEOUT = 10.0
 """Seconds for one answer; a page of a list may take `PAGE_TIMEOUTS` times as long while bytes keep coming."""
@@ -49,10 +42,6 @@ WATCH_SILENCE = 90.0
 """Seconds without a byte after which a watch counts as dead: bookmarks come every 60 s."""
 KEEP_ALIVE = 150.0
 """Seconds that an idle connection is kept: a new TLS connection costs ten times as much as a request."""
-TOKEN_LIFE = 60.0
-"""Seconds after which a mounted token is read again."""
-PLUGIN_TIMEOUT = 30.0
-"""Seconds for an exec plugin or an identity provider to come up with a token."""
 MOST_PAGE = 2**22
 """Bytes of a page of a list. Where objects are so large that it would have more, fewer are asked for at once."""
 READ_BUFFER = 2**18
@@ -71,52 +60,6 @@ def _ignore(_verb: str, _resource: Resource, _seconds: float, _date: float | Non
 
 class TooLongError(Exception):
     """An answer is longer than its reader allows; str() says the limit."""
-
-
-class Credentials:
-    """Token, basic auth or client certificate: read again when they age, and when the server refused them.
-
-    `loader` is that of a kubeconfig, whose plugins then run again; None inside a cluster, where files are mounted.
-    """
-
-    def __init__(self, configuration: Configuration, loader: Any, tls: ssl.SSLContext) -> None:
-        self._configuration = configuration
-        self._loader = loader
-        self._tls = tls
-        self._lock = asyncio.Lock()
-        self._loaded_at = asyncio.get_running_loop().time()
-
-    async def header(self) -> str:
-        """The Authorization header, "" for none. Never raises: a stale token is answered with 401, which says more."""
-        loader, now = self._loader, asyncio.get_running_loop().time()
-        ages = loader is None or loader.provider is not None or hasattr(loader, "exec_plugin_expiry")
-        if ages and now >= self._loaded_at + TOKEN_LIFE:
-            await self._load()
-        return str(self._configuration.api_key.get("BearerToken") or "").strip()
-
-    async def renew(self) -> None:
-        """The last one was refused, or the server's certificate was: read again what may have been rotated."""
-        with suppress(AttributeError):
-            del self._loader.exec_plugin_expiry
-        await self._load()
-
-    async def _load(self) -> None:
-        """What cannot be read leaves everything as it was."""
-        asked_at = asyncio.get_running_loop().time()
-        async with self._lock:
-            if self._loaded_at > asked_at:
-                return
-            with suppress(Exception):
-                async with asyncio.timeout(PLUGIN_TIMEOUT):
-                    if isinstance(self._configuration, in_cluster.InCluster):
-                        self._configuration.read()
-                    else:
-                        await self._loader.load_and_set(self._configuration)
-                if self._configuration.cert_file:
-                    self._tls.load_cert_chain(self._configuration.cert_file, self._configuration.key_file)
-                elif self._loader is None:
-                    self._tls.load_verify_locations(self._configuration.ssl_ca_cert)
-            self._loaded_at = asyncio.get_running_loop().time()
 
 
 class HttpKubeApi:
@@ -375,69 +318,10 @@ async def connect(
     ~/.kube/config). NotSentError when there is no usable configuration; whether the cluster answers is not tried.
     `insecure`: whoever answers is believed to be the API server, as with kubectl --insecure-skip-tls-verify.
     """
-    loader = None
-    try:
-        if kubeconfig is None and context is None and in_cluster.is_here():
-            configuration: Configuration = in_cluster.InCluster()
-        else:
-            configuration, loader = await _loaded(kubeconfig, context)
-        tls = _tls(configuration, insecure=insecure)
-    except Exception as error:
-        raise NotSentError(f"no usable configuration of a cluster: {_in_words(error, kubeconfig)}") from error
+    configuration, credentials, tls = await load(kubeconfig, context, insecure=insecure)
     headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
     connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEP_ALIVE)
     async with aiohttp.ClientSession(
         connector=connector, headers=headers, trust_env=False, read_bufsize=READ_BUFFER
     ) as session:
-        yield HttpKubeApi(session, configuration, Credentials(configuration, loader, tls), request_timeout, answered)
-
-
-async def _loaded(kubeconfig: str | None, context: str | None) -> tuple[Configuration, Any]:
-    """What the kubeconfig names, and what loads it again."""
-    _require(kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config"))
-    from kubernetes_asyncio import client, config  # noqa: PLC0415 - 40 MiB, and a second to import
-
-    configuration = client.Configuration()
-    loader = await config.load_kube_config(
-        config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
-    )
-    return configuration, loader
-
-
-def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> str:
-    """The namespace that commands mean where none is named: that of the context or of this pod, else "default"."""
-    with suppress(Exception):  # what is wrong with the configuration is for `connect` to say
-        if kubeconfig is None and context is None and in_cluster.is_here():
-            return (in_cluster.MOUNTED / "namespace").read_text("utf-8").strip()
-        from kubernetes_asyncio import config  # noqa: PLC0415
-
-        contexts, current = config.list_kube_config_contexts(kubeconfig)
-        chosen = next((one for one in contexts if one["name"] == context), None) if context else current
-        return str((chosen or {})["context"].get("namespace") or "default")
-    return "default"
-
-
-def _in_words(error: Exception, kubeconfig: str | None) -> str:
-    """On one line. What is of another shape than a kubeconfig ends in errors of the library that name no file."""
-    words = " ".join(str(error).split())
-    if isinstance(error, TypeError | AttributeError | KeyError):
-        words = "it is empty, or no kubeconfig"
-    return words if kubeconfig is None or kubeconfig in words else f"{kubeconfig}: {words}"
-
-
-def _require(paths: str) -> None:
-    """The library's own words for a file that is not there would be about a key in it."""
-    if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
-        raise FileNotFoundError(f"not in a cluster, and there is no kubeconfig {paths}")
-
-
-def _tls(configuration: Configuration, *, insecure: bool) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    if insecure or not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.disable_strict_ssl_verification:
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
+        yield HttpKubeApi(session, configuration, credentials, request_timeout, answered)

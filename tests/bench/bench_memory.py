@@ -30,7 +30,7 @@ from aiohttp import web
 
 from scaler.app import App
 from scaler.clock import Clock
-from scaler.kube import in_cluster
+from scaler.kube import configuration
 from scaler.kube.client import connect
 from scaler.report.log import configure
 from scaler.report.metrics import Metrics
@@ -345,8 +345,8 @@ class Busy(Metrics):
 
 async def control(port: int, mounted: Path) -> None:
     """Run the controller until it has nothing to do; print its memory."""
-    os.environ |= {in_cluster.HOST: "127.0.0.1", in_cluster.PORT: str(port)}
-    in_cluster.MOUNTED = mounted
+    os.environ |= {configuration.HOST: "127.0.0.1", configuration.PORT: str(port)}
+    configuration.MOUNTED = mounted
     clock, busy = Clock(time.time() - asyncio.get_running_loop().time()), Busy()
     configure("json", "error", timestamp=clock.micro_timestamp, stream=sys.stderr)
     async with connect() as api:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler.kube import in_cluster
+from scaler.kube import configuration
 from scaler.kube.api import PODS
 from scaler.kube.client import connect
 from scaler.kube.errors import NotSentError
@@ -44,7 +44,7 @@ class Mounted:
         self.token, self.ca = folder / "token", folder / "ca.crt"
         self.token.write_text("t1\n")
         self._monkeypatch = monkeypatch
-        monkeypatch.setattr(in_cluster, "MOUNTED", folder)
+        monkeypatch.setattr(configuration, "MOUNTED", folder)
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
 
     def of(self, server: RawServer) -> None:
@@ -93,8 +93,8 @@ def test_in_a_pod_the_models_of_the_client_library_are_not_loaded(tmp_path: Path
     code = """if True:
         import asyncio, os, pathlib, sys
         import scaler.run, scaler.app
-        from scaler.kube import client, in_cluster
-        in_cluster.MOUNTED = pathlib.Path(sys.argv[1])
+        from scaler.kube import client, configuration
+        configuration.MOUNTED = pathlib.Path(sys.argv[1])
         os.environ |= {"KUBERNETES_SERVICE_HOST": "::1", "KUBERNETES_SERVICE_PORT": "6443"}
         async def main():
             async with client.connect() as api:

@@ -108,7 +108,7 @@ def _kubeconfig() -> str | None:
 def _namespaces(args: argparse.Namespace, kubeconfig: str | None) -> tuple[str, ...]:
     if getattr(args, "all_namespaces", False):
         return ()
-    from scaler.kube.client import namespace_of  # noqa: PLC0415
+    from scaler.kube.configuration import namespace_of  # noqa: PLC0415
 
     return (getattr(args, "namespace", None) or namespace_of(kubeconfig, args.context),)
 

@@ -1,0 +1,170 @@
+"""Where the API server is, by which credentials, and whom to trust: of a pod, or of a kubeconfig.
+
+From kubernetes_asyncio comes the loader of a kubeconfig (with its exec plugins) and nothing else. What Kubernetes gives
+to a pod is read here: that loader cannot be had without all the models, which take 40 MiB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from scaler.kube.errors import NotSentError
+
+MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+
+TOKEN_LIFE = 60.0
+"""Seconds after which a mounted token is read again."""
+PLUGIN_TIMEOUT = 30.0
+"""Seconds for an exec plugin or an identity provider to come up with a token."""
+
+
+def is_here() -> bool:
+    """Whether this is a pod with a service account."""
+    return HOST in os.environ and (MOUNTED / "token").is_file()
+
+
+class InCluster:
+    """As much of the Configuration of kubernetes_asyncio as is read of one. Raises OSError or ValueError when anything
+    is missing or empty."""
+
+    cert_file = key_file = proxy = tls_server_name = None
+    verify_ssl, disable_strict_ssl_verification = True, False
+
+    def __init__(self) -> None:
+        host, port = os.environ.get(HOST, ""), os.environ.get(PORT, "")
+        if not (host and port):
+            raise ValueError(f"{HOST} or {PORT} is not set")
+        self.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        self.ssl_ca_cert = str(MOUNTED / "ca.crt")
+        self.api_key: dict[str, str] = {}
+        self.read()
+
+    def read(self) -> None:
+        """The token as it is now: it is renewed while the pod lives."""
+        token = (MOUNTED / "token").read_text().strip()
+        if not token:
+            raise ValueError(f"{MOUNTED / 'token'} is empty")
+        self.api_key["BearerToken"] = f"Bearer {token}"
+
+
+Configuration: TypeAlias = Any
+"""That of kubernetes_asyncio, or an `InCluster`, which has what is read of it."""
+
+
+class Credentials:
+    """Token, basic auth or client certificate: read again when they age, and when the server refused them.
+
+    `loader` is that of a kubeconfig, whose plugins then run again; None inside a cluster, where files are mounted.
+    """
+
+    def __init__(self, configuration: Configuration, loader: Any, tls: ssl.SSLContext) -> None:
+        self._configuration = configuration
+        self._loader = loader
+        self._tls = tls
+        self._lock = asyncio.Lock()
+        self._loaded_at = asyncio.get_running_loop().time()
+
+    async def header(self) -> str:
+        """The Authorization header, "" for none. Never raises: a stale token is answered with 401, which says more."""
+        loader, now = self._loader, asyncio.get_running_loop().time()
+        ages = loader is None or loader.provider is not None or hasattr(loader, "exec_plugin_expiry")
+        if ages and now >= self._loaded_at + TOKEN_LIFE:
+            await self._load()
+        return str(self._configuration.api_key.get("BearerToken") or "").strip()
+
+    async def renew(self) -> None:
+        """The last one was refused, or the server's certificate was: read again what may have been rotated."""
+        with suppress(AttributeError):
+            del self._loader.exec_plugin_expiry
+        await self._load()
+
+    async def _load(self) -> None:
+        """What cannot be read leaves everything as it was."""
+        asked_at = asyncio.get_running_loop().time()
+        async with self._lock:
+            if self._loaded_at > asked_at:
+                return
+            with suppress(Exception):
+                async with asyncio.timeout(PLUGIN_TIMEOUT):
+                    if isinstance(self._configuration, InCluster):
+                        self._configuration.read()
+                    else:
+                        await self._loader.load_and_set(self._configuration)
+                if self._configuration.cert_file:
+                    self._tls.load_cert_chain(self._configuration.cert_file, self._configuration.key_file)
+                elif self._loader is None:
+                    self._tls.load_verify_locations(self._configuration.ssl_ca_cert)
+            self._loaded_at = asyncio.get_running_loop().time()
+
+
+async def load(
+    kubeconfig: str | None, context: str | None, *, insecure: bool
+) -> tuple[Configuration, Credentials, ssl.SSLContext]:
+    """As `client.connect`. NotSentError when there is no usable configuration."""
+    loader = None
+    try:
+        if kubeconfig is None and context is None and is_here():
+            configuration: Configuration = InCluster()
+        else:
+            configuration, loader = await _loaded(kubeconfig, context)
+        tls = _tls(configuration, insecure=insecure)
+    except Exception as error:
+        raise NotSentError(f"no usable configuration of a cluster: {_in_words(error, kubeconfig)}") from error
+    return configuration, Credentials(configuration, loader, tls), tls
+
+
+async def _loaded(kubeconfig: str | None, context: str | None) -> tuple[Configuration, Any]:
+    """What the kubeconfig names, and what loads it again."""
+    _require(kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config"))
+    from kubernetes_asyncio import client, config  # noqa: PLC0415 - 40 MiB, and a second to import
+
+    configuration = client.Configuration()
+    loader = await config.load_kube_config(
+        config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
+    )
+    return configuration, loader
+
+
+def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace that commands mean where none is named: that of the context or of this pod, else "default"."""
+    with suppress(Exception):  # what is wrong with the configuration is for `connect` to say
+        if kubeconfig is None and context is None and is_here():
+            return (MOUNTED / "namespace").read_text("utf-8").strip()
+        from kubernetes_asyncio import config  # noqa: PLC0415
+
+        contexts, current = config.list_kube_config_contexts(kubeconfig)
+        chosen = next((one for one in contexts if one["name"] == context), None) if context else current
+        return str((chosen or {})["context"].get("namespace") or "default")
+    return "default"
+
+
+def _in_words(error: Exception, kubeconfig: str | None) -> str:
+    """On one line. What is of another shape than a kubeconfig ends in errors of the library that name no file."""
+    words = " ".join(str(error).split())
+    if isinstance(error, TypeError | AttributeError | KeyError):
+        words = "it is empty, or no kubeconfig"
+    return words if kubeconfig is None or kubeconfig in words else f"{kubeconfig}: {words}"
+
+
+def _require(paths: str) -> None:
+    """The library's own words for a file that is not there would be about a key in it."""
+    if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
+        raise FileNotFoundError(f"not in a cluster, and there is no kubeconfig {paths}")
+
+
+def _tls(configuration: Configuration, *, insecure: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if insecure or not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
