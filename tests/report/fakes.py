@@ -43,12 +43,13 @@ class FakeStore:
 
     def seed(self, resource: Resource, obj: Object) -> Object:
         """An object that somebody else made."""
-        self._stamp(obj)
+        self._version += 1
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        obj["metadata"].setdefault("uid", f"uid-{self._version}")
         self.objects[self._key(resource, obj["metadata"]["namespace"], obj["metadata"]["name"])] = obj
         return copy.deepcopy(obj)
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        self._fail()
         return copy.deepcopy(self._existing(resource, namespace, name))
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
@@ -63,7 +64,6 @@ class FakeStore:
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
         subresource: str = "",
     ) -> Object:  # fmt: skip
-        self._fail()
         existing = self._existing(resource, namespace, name)
         for key in ("uid", "resourceVersion"):
             if patch.get("metadata", {}).get(key, existing["metadata"][key]) != existing["metadata"][key]:
@@ -78,7 +78,6 @@ class FakeStore:
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
         grace_period_seconds: int | None = None, propagation_policy: str = "",
     ) -> None:  # fmt: skip
-        self._fail()
         existing = self._existing(resource, namespace, name)
         if uid and existing["metadata"]["uid"] != uid:
             raise ConflictError(409, "Conflict", "uid differs")
@@ -86,6 +85,7 @@ class FakeStore:
         del self.objects[self._key(resource, namespace, name)]
 
     def _existing(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        self._fail()
         try:
             return self.objects[self._key(resource, namespace, name)]
         except KeyError:
@@ -93,11 +93,6 @@ class FakeStore:
 
     def _key(self, resource: Resource, namespace: str | None, name: str) -> tuple[str, str, str]:
         return (resource.plural, namespace or "", name)
-
-    def _stamp(self, obj: Object) -> None:
-        self._version += 1
-        obj["metadata"]["resourceVersion"] = str(self._version)
-        obj["metadata"].setdefault("uid", f"uid-{self._version}")
 
     def _fail(self) -> None:
         if self.failures:
@@ -118,7 +113,8 @@ def report(ratios: str, instances: str, **changes: Any) -> ServiceReport:
 
 def report_of(service: Service, **changes: Any) -> ServiceReport:
     jobs = changes.pop("jobs", None) or records(job(instance.name) for instance in service.instances)
-    subjects = {uid: _subject(found) for uid, found in jobs.items()}
+    kind = ASCEND_JOBS.api_version, ASCEND_JOBS.kind
+    subjects = {uid: Subject(*kind, found.namespace, found.name, found.uid) for uid, found in jobs.items()}
     plans = {} if "plan" in changes else {"plan": plan(service)}
     replicas: dict[str, ReplicaStatuses] = {uid: {} for uid in jobs}
     return ServiceReport(
@@ -135,7 +131,3 @@ def _record(obj: Object) -> JobRecord:
     metadata, text = obj["metadata"], zlib.compress(msgspec.json.encode(obj))
     names = metadata["namespace"], metadata["name"], metadata["uid"], metadata["resourceVersion"]
     return JobRecord(*names, read_job(obj), text)
-
-
-def _subject(record: JobRecord) -> Subject:
-    return Subject(ASCEND_JOBS.api_version, ASCEND_JOBS.kind, record.namespace, record.name, record.uid)
