@@ -15,7 +15,7 @@ LIMITS = {
     # what: (limit, target)
     "controller": (22_150, 14_000),
     "simulation": (9_990, 9_000),
-    "test helpers": (15_280, 9_000),
+    "test helpers": (15_270, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.
