@@ -32,7 +32,8 @@ SKEW = 3_600.0
 TRUSTED, REPLACED = "ca.crt", "replaced.crt"
 SHOWN, COMING = ("tls.crt", "tls.key"), ("next.crt", "next.key")
 """Keys of the Secret; those of what is shown as in type kubernetes.io/tls."""
-_UNREADABLE = (KeyError, ValueError, TypeError, x509.InvalidVersion, UnsupportedAlgorithm)
+_UNREADABLE = (KeyError, ValueError, TypeError, Warning, x509.InvalidVersion, UnsupportedAlgorithm)
+"""What cryptography warns of today (a serial number that is not positive), it will refuse."""
 
 
 class KeyPair(msgspec.Struct, frozen=True):
@@ -77,7 +78,7 @@ def read(data: Mapping[str, bytes]) -> Keys | None:
     if shown is None or (coming is None and COMING[0] in data):
         return None
     try:
-        replaced = _pem(x509.load_pem_x509_certificate(data[REPLACED])) if REPLACED in data else b""
+        replaced = _pem(_certificate(data[REPLACED])) if REPLACED in data else b""
     except _UNREADABLE:
         return None
     return Keys(shown, coming, replaced)
@@ -94,12 +95,19 @@ def write(keys: Keys) -> dict[str, bytes]:
 
 def _pair(data: Mapping[str, bytes], certificate: str, key: str) -> KeyPair | None:
     try:
-        parsed = x509.load_pem_x509_certificate(data[certificate])
+        parsed = _certificate(data[certificate])
         private = serialization.load_pem_private_key(data[key], None)
         fits = parsed.public_key() == private.public_key()
     except _UNREADABLE:
         return None
     return KeyPair(_pem(parsed), data[key]) if fits else None
+
+
+def _certificate(text: bytes) -> x509.Certificate:
+    found = x509.load_pem_x509_certificate(text)
+    if found.serial_number <= 0:
+        raise ValueError("its serial number is not positive")
+    return found
 
 
 def believed(pair: KeyPair, name: str, now: float) -> bool:

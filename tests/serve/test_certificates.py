@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
+import ssl
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -128,6 +130,14 @@ def test_keys_that_are_incomplete_or_do_not_fit_together_are_not_read(field: str
         assert read({key: value for key, value in data.items() if key != field}) is None
     assert read(data | {field: b""}) is None
     assert read(data | {field: other[field]}) is None
+
+
+def test_a_certificate_whose_serial_number_is_negative_is_not_read() -> None:
+    data = write(made())
+    der = x509.load_pem_x509_certificate(data["tls.crt"]).public_bytes(serialization.Encoding.DER)
+    at = der.index(b"\x02\x01\x02\x02") + 5  # behind the version, and type and length of the serial number
+    spoilt = der[:at] + bytes([der[at] | 0x80]) + der[at + 1 :]
+    assert read(data | {"tls.crt": ssl.DER_cert_to_PEM_cert(spoilt).encode()}) is None
 
 
 @given(
