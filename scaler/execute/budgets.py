@@ -19,10 +19,10 @@ import structlog
 from scaler.decide.memory import NEVER_SEEN
 from scaler.decide.state import counts_as_running, state_of
 from scaler.decide.world import Instance, Policy, Service, ServiceKey
-from scaler.informers.budgets import BudgetObject, BudgetRecord
 from scaler.informers.changes import BudgetsChanged, InstanceChanged, NodeChanged, RuleChanged
 from scaler.informers.informer import Informer
 from scaler.informers.pods import PodRecord
+from scaler.informers.records import BudgetObject, BudgetRecord
 from scaler.kube.api import DISRUPTION_BUDGETS, PODS, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError, ConflictError, ForbiddenError, NotFoundError
 from scaler.kube.outbox import Outbox

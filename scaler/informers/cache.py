@@ -15,7 +15,6 @@ from itertools import chain
 import msgspec
 
 from scaler.decide.world import ServiceKey
-from scaler.informers.budgets import BudgetRecord
 from scaler.informers.changes import (
     BudgetsChanged,
     Changes,
@@ -33,7 +32,7 @@ from scaler.informers.faults import FaultData, faulty_devices
 from scaler.informers.owners import Owners
 from scaler.informers.pod_instances import PodInstances, instance_of, membership_in
 from scaler.informers.pods import PodRecord
-from scaler.informers.records import JobRecord, NodeRecord, OwnedRecord, PriorityRecord
+from scaler.informers.records import BudgetRecord, JobRecord, NodeRecord, OwnedRecord, PriorityRecord
 from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, Store
 from scaler.names import RANK_TABLE_PREFIX

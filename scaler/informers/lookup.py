@@ -21,17 +21,14 @@ class JobLookup:
         self._jobs = cache.jobs
         self._find = find
 
-    async def look(self, namespace: str, name: str) -> None:
-        """Take in the AscendJob of this name, or that there is none."""
+    async def is_as_known(self, record: JobRecord) -> bool:
+        """False when the job is another one by now, or gone; the cache knows it then, too."""
+        namespace, name = record.namespace, record.name
         page = await self._find(ASCEND_JOBS, namespace, name)
         found = [known for known in map(read_job_record, page.items) if known is not None]
         for known in found:
             self._jobs.apply(known)
         if not found:
             self._jobs.absent(namespace, name, version_of(page.resource_version))
-
-    async def is_as_known(self, record: JobRecord) -> bool:
-        """False when the job is another one by now, or gone; the cache knows it then, too."""
-        await self.look(record.namespace, record.name)
-        now = self._jobs.get(record.namespace, record.name)
+        now = self._jobs.get(namespace, name)
         return now is not None and now.uid == record.uid and now.job == record.job

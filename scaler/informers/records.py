@@ -16,7 +16,7 @@ import msgspec
 from scaler.decide.nodes import PodRequest, Taint
 from scaler.decide.world import Reason
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, shared
+from scaler.kube.metadata import LabelledMetadata, Metadata, shared
 from scaler.kube.wire import DEEPEST, TOO_DEEP
 from scaler.names import CLASS_NAMESPACES, GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.rules.values import as_text, at, is_deeper
@@ -24,6 +24,9 @@ from scaler.workloads.ascendjob import APP_LABEL, is_foreign, read_job
 from scaler.workloads.kind import LONGEST_NAME, NO_LABELS, Job, Labels, job_uid, labels_of
 from scaler.workloads.pod_requests import ascend_job_requests, volcano_job_requests, whole_amounts
 from scaler.workloads.volcanojob import read_volcano_job
+
+_LARGEST_SELECTOR = 4096
+"""Bytes of the selector of a PodDisruptionBudget: people write a few labels, and every budget is kept."""
 
 
 class Condition(msgspec.Struct, gc=False):
@@ -170,6 +173,61 @@ def priority_record(found: PriorityClassObject) -> PriorityRecord:
     names = meta.annotations.get(CLASS_NAMESPACES, "" if meta.name.startswith(KUBERNETES_OWN) else None)
     namespaces = None if names is None else frozenset(name.strip() for name in names.split(","))
     return PriorityRecord(meta.name, meta.uid, meta.resource_version, found.value, namespaces)
+
+
+class _BudgetSpec(msgspec.Struct, frozen=True):
+    selector: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class BudgetObject(msgspec.Struct, gc=False):
+    """The part of a PodDisruptionBudget that the scaler reads."""
+
+    metadata: Metadata
+    spec: _BudgetSpec = _BudgetSpec()
+
+
+class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
+    """One budget."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    selector: bytes
+    """As JSON; `{}`, which is about all pods of the namespace, where it was too large to keep."""
+
+    def covers(self, labels: Mapping[str, Any]) -> bool:
+        """Whether it is about a pod with these labels. What cannot be read is: then nothing is added to it."""
+        try:
+            return selects(msgspec.json.decode(self.selector), labels)
+        except (AttributeError, KeyError, TypeError, RecursionError, msgspec.DecodeError):
+            return True
+
+
+def budget_record(obj: BudgetObject) -> BudgetRecord:
+    meta, selector = obj.metadata, bytes(obj.spec.selector)
+    kept = selector if len(selector) <= _LARGEST_SELECTOR else b"{}"
+    return BudgetRecord(meta.namespace, meta.name, meta.uid, meta.resource_version, kept)
+
+
+def selects(selector: Any, labels: Mapping[str, Any]) -> bool:
+    """Whether a label selector of policy/v1 chooses what has these labels: an empty one all, none at all nothing."""
+    if not isinstance(selector, dict):
+        return False
+    wanted = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    return wanted and all(_holds(one, labels) for one in selector.get("matchExpressions") or ())
+
+
+def _holds(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    key, values = expression["key"], expression.get("values") or ()
+    return bool(
+        {
+            "In": labels.get(key) in values,
+            "NotIn": labels.get(key) not in values,
+            "Exists": key in labels,
+            "DoesNotExist": key not in labels,
+        }.get(expression["operator"], True)
+    )
 
 
 class JobObject(msgspec.Struct, gc=False):

@@ -5,8 +5,7 @@ What was read of such an object before stays as it was read, until the object ca
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -19,60 +18,50 @@ MOST = 100
 """Objects of one namespace that are remembered; those beyond are counted only."""
 LINES = 30
 """Log lines a minute."""
-_Object = tuple[Resource, str, str]
-_Rule = tuple[str, str]
 _log = structlog.get_logger(__name__)
 
 
 class Refusals:
-    """What cannot be read now. `publish` is told of each object that concerns a rule."""
+    """What cannot be read now. `publish` gets each object that concerns a rule."""
 
     def __init__(self, publish: Callable[[ObjectRefused], None], now: Callable[[], float]) -> None:
         self._publish = publish
         self._now = now
         self._minute, self._lines = 0, 0
-        self._found: dict[_Object, tuple[str, _Rule | None]] = {}
-        self._in_namespace: Counter[str] = Counter()
-        self._by_rule: defaultdict[_Rule, dict[_Object, str]] = defaultdict(dict)
+        self._found: dict[str, dict[tuple[Resource, str], tuple[str, str]]] = {}
+        """By namespace, then resource and name: why, and the rule that it names or is, "" for none."""
 
     def __len__(self) -> int:
-        return len(self._found)
+        return sum(map(len, self._found.values()))
 
     def note(self, resource: Resource, refused: Refused, traceback: str = "") -> None:
         """This object cannot be read as it is now. `traceback`: of a fault of ours."""
-        key = (resource, refused.namespace, refused.name)
-        before = self._found.get(key)
-        rule = _rule_of(resource, refused)
-        if before == (refused.why, rule) or (before is None and self._in_namespace[refused.namespace] >= MOST):
+        namespace, name = refused.namespace, refused.name
+        rule = name if resource == CONFIG_MAPS else refused.labels.get(RULE_LABEL, "")
+        known = self._found.get(namespace, {})
+        before = known.get((resource, name))
+        if before == (refused.why, rule) or (before is None and len(known) >= MOST):
             return
-        self.clear(*key)
-        self._found[key] = refused.why, rule
-        self._in_namespace[refused.namespace] += 1
+        self.clear(resource, namespace, name)
+        self._found.setdefault(namespace, {})[resource, name] = refused.why, rule
         if before is None:
             self._say(resource, refused, traceback)
-        if rule is not None:
-            self._by_rule[rule][key] = f"{resource.kind} {refused.name} cannot be read: {refused.why}"
-            self._publish(ObjectRefused(resource, refused, *rule))
+        if rule:
+            self._publish(ObjectRefused(resource, refused, namespace, rule))
 
     def clear(self, resource: Resource, namespace: str, name: str) -> None:
         """It can be read again, or is gone."""
-        found = self._found.pop((resource, namespace, name), None)
-        if found is None:
-            return
-        self._in_namespace[namespace] -= 1
-        if not self._in_namespace[namespace]:
-            del self._in_namespace[namespace]
-        rule = found[1]
-        if rule is None:
-            return
-        self._by_rule[rule].pop((resource, namespace, name), None)
-        if not self._by_rule[rule]:
-            del self._by_rule[rule]
-        self._publish(ObjectRefused(resource, None, *rule))
+        known = self._found.get(namespace, {})
+        _, rule = known.pop((resource, name), ("", ""))
+        if not known:
+            self._found.pop(namespace, None)
+        if rule:
+            self._publish(ObjectRefused(resource, None, namespace, rule))
 
     def retain(self, resource: Resource, scope: str | None, names: Collection[Name]) -> None:
         """A complete list of `scope` showed just these that cannot be read."""
-        for found, namespace, name in list(self._found):
+        every = [(namespace, *key) for namespace, known in self._found.items() for key in known]
+        for namespace, found, name in every:
             if found == resource and scope in (None, namespace) and (namespace, name) not in names:
                 self.clear(resource, namespace, name)
 
@@ -86,11 +75,7 @@ class Refusals:
 
     def of_rule(self, namespace: str, rule: str) -> tuple[str, ...]:
         """What cannot be read of the rule and of what names it, in words."""
-        found: Mapping[_Object, str] = self._by_rule.get((namespace, rule), {})
-        return tuple(sorted(found.values()))
-
-
-def _rule_of(resource: Resource, refused: Refused) -> _Rule | None:
-    """Namespace and name of the rule that it names, or is."""
-    rule = refused.name if resource == CONFIG_MAPS else refused.labels.get(RULE_LABEL)
-    return (refused.namespace, rule) if rule else None
+        known = self._found.get(namespace, {}).items() if rule else ()
+        return tuple(
+            sorted(f"{of.kind} {name} cannot be read: {why}" for (of, name), (why, named) in known if named == rule)
+        )

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from scaler.informers.budgets import BudgetObject, budget_record
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
 from scaler.informers.elastic_services import ElasticServiceObject, elastic_service_record
@@ -19,10 +18,12 @@ from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.informers.informer import SILENCE, Informer
 from scaler.informers.pods import PodObject, pod_record
 from scaler.informers.records import (
+    BudgetObject,
     JobObject,
     NodeObject,
     OwnedObject,
     PriorityClassObject,
+    budget_record,
     job_record,
     node_record,
     owned_record,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from scaler.clock import Skew
-from scaler.decide.nodes import PodRequest, PodRequests
+from scaler.decide.nodes import PodRequest
 from scaler.decide.world import Instance, RestartBudget, ServiceKey, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.faults import fault_of
@@ -323,15 +323,11 @@ def _asked_of_nodes(asked: Sequence[tuple[PodRecord | None, PodRequest]], priori
     bound = [(pod, need) for pod, need in asked if pod is not None and pod.node and not pod.terminating]
     needs = Counter(need for _, need in asked)
     return {
-        "needs": _together(needs),
-        "unbound": _together(needs - Counter(need for _, need in bound)),
+        "needs": tuple(sorted(needs.items())),
+        "unbound": tuple(sorted((needs - Counter(need for _, need in bound)).items())),
         "seats": tuple((pod.node, need) for pod, need in bound if pod.phase not in ENDED),
         "priority": priority,
     }
-
-
-def _together(needs: Counter[PodRequest]) -> PodRequests:
-    return tuple(sorted(needs.items()))
 
 
 # pods as counts

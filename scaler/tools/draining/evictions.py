@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from scaler.informers.budgets import selects
+from scaler.informers.records import selects
 from scaler.kube.api import DISRUPTION_BUDGETS, PODS, KubeApi, Object
 from scaler.kube.errors import ForbiddenError
 from scaler.names import BUDGET
