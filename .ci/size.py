@@ -13,9 +13,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (22_150, 14_000),
+    "controller": (22_200, 14_000),
     "simulation": (9_990, 9_000),
-    "test helpers": (15_270, 9_000),
+    "test helpers": (15_300, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.

@@ -1,7 +1,5 @@
-"""What must hold of one decision about a small world: section 6 of the contract, written here anew.
-
-What one service's instances and its plan show, `scaler.decide.invariants` asks as well; here stands what takes other
-services and room into account, counted apart from the plan.
+"""What must hold of one decision about a small world: section 6 of the contract, written here anew, without code of
+`scaler.decide.invariants`.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from scaler.rules.rule import Trade
 from tests.builders import GROUPS, NOW
 from tests.decide.packing import Pod, can_spoil, packs, room_of
 from tests.decide.small_worlds import Shape, State, key
-from tests.decide.standing import Standing, added
+from tests.decide.standing import Standing, added, is_up
 
 
 def broken(of: Shape, s: State, made: Decision) -> list[str]:
@@ -41,7 +39,8 @@ class _Judge(Standing):
 
     def broken(self) -> list[str]:
         parts = (
-            self._slots, self._victims, self._beneficiaries, self._reserved_whole, self._spoilt, self._in_the_way,
+            self._slots, self._whole_actions, self._drained, self._victims, self._beneficiaries, self._reserved_whole,
+            self._spoilt, self._in_the_way,
         )  # fmt: skip
         return [what for part in parts for what in part()]
 
@@ -56,6 +55,34 @@ class _Judge(Standing):
             most = max(self.target(team)[group], slots - min(old, before))
             if slots + number - min(old, new) > most:
                 yield f"S1: s{team} has {slots} of {group} up and gets {number} more, above its target"
+
+    def _whole_actions(self) -> Iterator[str]:
+        several = Counter(number for numbers in self.done.values() for number in numbers)
+        if any(times > 1 for times in several.values()):
+            yield "S2: several actions for one instance"
+        for number in self.done[Admit]:
+            if is_up(self.insts[number]) or self.insts[number].count("t") or not self.insts[number].there:
+                yield "S2: what is not held is admitted"
+        for number in self.done[Revoke]:
+            if self.insts[number].bound:
+                yield "S3: what is bound is revoked"
+            if not self.insts[number].count("u"):
+                yield "S2: what is not released is revoked"
+
+    def _drained(self) -> Iterator[str]:
+        """3c: only what is beyond the ratio wanted, and of what runs only what is beyond it."""
+        for team, group in {(self.jobs[number].team, GROUPS[self.jobs[number].letter]) for number in self.drained}:
+            bound, _ = self.beyond(team, group)
+            least = self.ratios(team)[0][group]
+            left = [number for number in bound if number not in self.drained]
+            up, stay = (sum(self.runs(number) for number in numbers) for numbers in (bound, left))
+            if not self.is_limited(team):
+                yield f"3c: {group} of s{team} is drained though no smaller number is wanted"
+            if len(left) < least or stay < min(up, least):
+                yield f"3c: {group} of s{team} keeps fewer than are wanted"
+        budget = self.of.budget
+        if budget and any(budget - self.insts[number].spent <= max(2, budget // 2) for number in self.drained):
+            yield "3c: a restart that is kept for faults is spent"
 
     def _victims(self) -> Iterator[str]:
         for number, beneficiary in self.for_whom.items():
