@@ -361,10 +361,10 @@ class Cache:
                     self.mark(uid)
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
-        self._count_node((new or old).name)  # type: ignore[union-attr]  # a change has at least one side
-        if (old is not None and old.facts.ready) == (new is not None and new.facts.ready):
-            return
-        self._on_faults((new or old).name)  # type: ignore[union-attr]  # a change has at least one side
+        name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
+        self._count_node(name)
+        if (old is not None and old.facts.ready) != (new is not None and new.facts.ready):
+            self._on_faults(name)
 
     def _count_node(self, name: str) -> None:
         """A node by all that is known of it: its own words, and MindCluster's."""

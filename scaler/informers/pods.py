@@ -169,7 +169,8 @@ def pod_record(pod: PodObject) -> PodRecord:
         created=seconds_of(meta.creation_timestamp),
         gated=bool(gates) and any(gate.name == GATE for gate in gates),
         terminating=meta.deletion_timestamp is not None,
-        deletion=_deletion(meta.deletion_timestamp),
+        # What the API server writes includes the grace period. A time that cannot be read is long over.
+        deletion=0.0 if meta.deletion_timestamp is None else seconds_of(meta.deletion_timestamp) or 1.0,
         ready=ready,
         crashing=crashing,
         restarts=restarts,
@@ -188,11 +189,6 @@ def _deletion_cost(text: str) -> int:
     """As ReplicaSets read it: a number of 32 bits without a plus sign or leading zeros."""
     cost = int(text) if re.fullmatch("0|-?[1-9][0-9]{0,9}", text) else 0
     return cost if -(2**31) <= cost < 2**31 else 0
-
-
-def _deletion(timestamp: str | None) -> float:
-    """The API server's deletionTimestamp includes the grace period. One that cannot be read is long over."""
-    return 0.0 if timestamp is None else seconds_of(timestamp) or 1.0
 
 
 def _conditions(conditions: Sequence[Condition]) -> tuple[bool, bool]:

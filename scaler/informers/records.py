@@ -129,18 +129,15 @@ def node_record(node: NodeObject) -> NodeRecord:
     facts = NodeFacts(
         name=name,
         labels=meta.labels,
-        taints=tuple(_taint(taint) for taint in node.spec.taints),
+        taints=tuple(
+            Taint(*(as_text(one.get(part)) for part in ("key", "value", "effect"))) for one in node.spec.taints
+        ),
         allocatable=whole_amounts(status.allocatable),
         capacity=whole_amounts(status.capacity),
         ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
         unschedulable=node.spec.unschedulable,
     )
     return NodeRecord(name, meta.uid, meta.resource_version, facts)
-
-
-def _taint(taint: dict[str, Any]) -> Taint:
-    key, value, effect = (as_text(taint.get(field)) for field in ("key", "value", "effect"))
-    return Taint(key, value, effect)
 
 
 KUBERNETES_OWN = "system-"
