@@ -18,8 +18,7 @@ class Guarded:
 
     def __init__(self, api: KubeApi, check: Check) -> None:
         self.list, self.watch, self.get = api.list, api.watch, api.get
-        self._api = api
-        self._check = check
+        self._api, self._check = api, check
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         self._check("create", resource, namespace)
