@@ -15,8 +15,7 @@ from scaler import app, clock, controller, election
 from scaler.decide import demand, draft, groups, state
 from scaler.execute import executor as actuator
 from scaler.execute import gates, writes
-from scaler.informers import cache, pod_instances, sight, store
-from scaler.informers import informer as watch
+from scaler.informers import cache, pod_instances, reflector, sight, store
 from scaler.kube import outbox, writer
 from scaler.report import service_events
 from scaler.state import expectations, instances, queue
@@ -36,18 +35,18 @@ MUTANTS = (
            'known.resource_version if exactly else ""', '""', "race"),
     Mutant("pods are deleted whatever their uid", writes, "ExpectedWrites.delete", "uid=known.uid", 'uid=""',
            "name changes hands"),
-    Mutant("410 never lists again", watch, "_Feed._delay", "self._must_list = True", "self._must_list = False",
+    Mutant("410 never lists again", reflector, "Reflector._delay", "self._must_list = True", "self._must_list = False",
            "pods killed unseen, history gone"),
-    Mutant("a watch resumes at now", watch, "_Feed._watch", "self._parent.watches += 1",
+    Mutant("a watch resumes at now", reflector, "Reflector._watch", "self.watches += 1",
            "page = await self._page(limit=1)\n"
            "    self._store.advance(self._scope, version_of(page.resource_version))", "pods killed unseen"),
-    Mutant("deletions are not heard", watch, "_Feed._drop", "self._store.remove(namespace, name, uid)", "pass",
+    Mutant("deletions are not heard", reflector, "Reflector._drop", "self._store.remove(namespace, name, uid)", "pass",
            "pods killed"),
     Mutant("a new list forgets nothing", store, "Store.retain", "for record in gone:", "for record in ():",
            "pods killed unseen, history gone"),
-    Mutant("a stale list is believed", watch, "_Feed._look_back", "< RESTORED_AFTER", "< 0.0",
+    Mutant("a stale list is believed", reflector, "Reflector._look_back", "< RESTORED_AFTER", "< 0.0",
            "stale list"),
-    Mutant("repeated events are taken in again", watch, "_Feed._take", "if version <=", f"{NEVER}version <=",
+    Mutant("repeated events are taken in again", reflector, "Reflector._take", "if version <=", f"{NEVER}version <=",
            "events repeated",
            (Edit(store, "Store.apply", "if version and version <", f"{NEVER}version <"),)),
     Mutant("decides before everything is listed", app, "App._synced",

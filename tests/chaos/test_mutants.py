@@ -9,7 +9,7 @@ import pytest
 from tests.chaos.aimed import ATTACKS, FAMILIES
 from tests.chaos.histories import HISTORIES, tell
 from tests.chaos.mutants import MUTANTS, noticed_by
-from tests.mutants import Mutant
+from tests.mutants import Mutant, broken
 from tests.parts import short_and_long
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reliability.md"
@@ -22,6 +22,12 @@ SEEDS = range(3)
 def test_a_mistake_is_noticed_by_the_history_that_is_named_for_it(mutant: Mutant) -> None:
     seeds = SEEDS if mutant.aimed in FAMILIES else SEEDS[:1]
     assert all(noticed_by(mutant, seed) for seed in seeds), mutant.mistake
+
+
+def test_every_mistake_can_still_be_made() -> None:
+    for mutant in MUTANTS:
+        with broken(mutant):
+            pass  # an edit that no longer fits raises
 
 
 @pytest.mark.parametrize("name", HISTORIES)
