@@ -52,6 +52,22 @@ def test_a_hook_uses_the_tools_of_the_clone_and_downloads_nothing(hook: dict[str
     assert set(made(hook["entry"])) <= targets()
 
 
+def test_the_environment_of_another_tree_is_not_installed_anew(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for tree in (first, second):
+        (tree / ".ci").mkdir(parents=True)
+        (tree / ".ci/setup").write_text(SETUP)
+        (tree / "requirements-dev.lock").write_text("")
+    (first / ".venv").mkdir()
+    (first / ".venv/installed-requirements-dev.lock").write_text(f"{first}\n")
+    (second / ".venv").symlink_to(first / ".venv")
+    ran = subprocess.run(
+        ["sh", ".ci/setup", "requirements-dev.lock"], cwd=second, env={"PATH": "/bin:/usr/bin"}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, f"a link to the environment of {first}." in ran.stderr) == (1, True)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_clone_has_every_program_of_the_package_and_each_knows_its_name(name: str) -> None:
     """Of the clone itself: `pip install .` would put a copy beside it that goes stale."""

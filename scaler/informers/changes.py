@@ -1,6 +1,6 @@
 """What informers say has changed: frozen values, published in the order in which things were seen.
 
-Who hears of what is written down in one place, `app.py` (and `state.cluster`, for what is made of records).
+`App._subscribe` lists who hears of what. `RoomChanged` follows from others and is published by `state.cluster`.
 """
 
 from __future__ import annotations
