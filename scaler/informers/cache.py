@@ -29,8 +29,7 @@ from scaler.informers.changes import (
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
-from scaler.informers.owners import Owners
-from scaler.informers.pod_instances import PodInstances, instance_of, membership_in
+from scaler.informers.indexes import JobInstances, Owners, PodInstances, instance_of, membership_in
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import BudgetRecord, JobRecord, NodeRecord, OwnedRecord, PriorityRecord
 from scaler.informers.refusals import Refusals
@@ -69,6 +68,8 @@ class Cache:
         self.last_bind = 0.0
         """When a pod of anybody was last seen to become bound; 0.0 = never."""
         self.owners = Owners(self._on_owner)
+        self.job_instances = JobInstances()
+        """The instances that are jobs."""
         self.pod_instances = PodInstances()
         """The instances that pods tell of themselves."""
         self.refusals = Refusals(self._on_refused, now)
@@ -80,29 +81,22 @@ class Cache:
         self.sees_nodes = True
         """Whether the nodes may be read; see `set_sees_nodes`."""
         self._knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
-        self._mislabelled: set[str] = set()
-        """Jobs that count as they did when they were admitted."""
-        self._jobs_by_uid: dict[str, JobRecord] = {}
-        self._jobs_by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
         self._services_by_rule: defaultdict[str, dict[str, set[ServiceKey]]] = defaultdict(dict)
         """By namespace, then rule."""
         self._pods_by_owner: defaultdict[Name, dict[str, PodRecord]] = defaultdict(dict)
         """By the namespace and uid of their job: an owner reference is only words, and may name any uid."""
         self._instances_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
         """Node -> instances with pods on it, and how many."""
-        self._job_of_pods: dict[Name, str] = {}
-        """By how the names of its pods begin."""
 
     # reading
 
     def service_keys(self) -> list[ServiceKey]:
         """Everything to decide about. Jobs that name no rule are somebody else's where their pods are."""
-        return sorted(
-            key for key in {*self._jobs_by_service, *self.pod_instances.services()} if key.rule or self.makes_pods
-        )
+        keys = {*self.job_instances.services(), *self.pod_instances.services()}
+        return sorted(key for key in keys if key.rule or self.makes_pods)
 
     def has_instances(self, key: ServiceKey) -> bool:
-        jobs = key in self._jobs_by_service and bool(key.rule or self.makes_pods)
+        jobs = key in self.job_instances.services() and bool(key.rule or self.makes_pods)
         return jobs or bool(self.pod_instances.of_service(key))
 
     def instance_uids(self, key: ServiceKey) -> list[str]:
@@ -112,14 +106,14 @@ class Cache:
 
     def jobs_of(self, key: ServiceKey) -> list[JobRecord]:
         """The jobs of a service in a fixed order."""
-        return sorted(self._jobs_by_service.get(key, {}).values(), key=lambda job: job.name)
+        return self.job_instances.of_service(key)
 
     def job(self, uid: str) -> JobRecord | None:
-        return self._jobs_by_uid.get(uid)
+        return self.job_instances.by_uid.get(uid)
 
     def pods_of(self, uid: str) -> Mapping[str, PodRecord]:
         """The pods of this instance by name: those that its job controls, or that tell so themselves."""
-        job = self._jobs_by_uid.get(uid)
+        job = self.job_instances.by_uid.get(uid)
         return self.pod_instances.pods_of(uid) if job is None else self._pods_by_owner.get((job.namespace, uid), {})
 
     def retries_left(self, namespace: str, pod_group: str) -> int | None:
@@ -130,7 +124,7 @@ class Cache:
 
     def labels_when_admitted(self, uid: str) -> Labels:
         """The labels of this instance when it was admitted; none when nobody has kept them."""
-        job = self._jobs_by_uid.get(uid)
+        job = self.job_instances.by_uid.get(uid)
         if job is None:
             return self.pod_instances.labels_when_made(uid)
         group = self.pod_groups.get(job.namespace, job.job.pod_group)
@@ -139,7 +133,7 @@ class Cache:
     def services_on(self, node: str) -> set[ServiceKey]:
         """The services with pods on this node."""
         uids = self._instances_by_node.get(node, ())
-        jobs = {job.job.key for uid in uids if (job := self._jobs_by_uid.get(uid)) is not None}
+        jobs = {job.job.key for uid in uids if (job := self.job_instances.by_uid.get(uid)) is not None}
         members = (self.pod_instances.membership_of(uid) for uid in uids)
         return jobs | {membership.key for membership in members if membership is not None}
 
@@ -174,7 +168,7 @@ class Cache:
         self.watches = watches
         if makes_pods != self.makes_pods:
             self.makes_pods = makes_pods
-            for uid in sorted(self._jobs_by_uid):
+            for uid in sorted(self.job_instances.by_uid):
                 self.mark(uid)
 
     def set_rules(self, knows_rule: Callable[[str, str], bool]) -> None:
@@ -185,25 +179,27 @@ class Cache:
         """Whether a node that is not known is missing or just not shown; every instance on one is built anew."""
         if sees_nodes != self.sees_nodes:
             self.sees_nodes = sees_nodes
-            for uid in sorted(self._jobs_by_uid.keys() | chain.from_iterable(self._instances_by_node.values())):
+            for uid in sorted(self.job_instances.by_uid.keys() | chain.from_iterable(self._instances_by_node.values())):
                 self.mark(uid)
 
     def mark(self, uid: str) -> None:
         """Something about this instance changed: whatever was made of it is made anew, and its service is looked at.
         Nothing for what is no instance of ours: a training job, whose pods come and go."""
-        job, membership = self._jobs_by_uid.get(uid), self.pod_instances.membership_of(uid)
+        job, membership = self.job_instances.by_uid.get(uid), self.pod_instances.membership_of(uid)
         if job is not None or membership is not None:
             key = job.job.key if job is not None else membership.key if membership is not None else None
             self._publish(InstanceChanged(uid, key))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
-        before = self._jobs_by_uid.get(old.uid) if old is not None else None
+        before = self.job_instances.by_uid.get(old.uid) if old is not None else None
         if before is not None:
-            self._forget_job(before)
+            self.job_instances.remove(before)
+            self._forget_service(before.job.key)
         after = None
         if new is not None and not new.is_foreign:
             after = self._as_admitted(new)
-            self._remember_job(after)
+            self.job_instances.add(after)
+            self._remember_service(after.job.key)
         for record in (before, after):
             if record is not None:
                 self._publish(InstanceChanged(record.uid, record.job.key))
@@ -221,39 +217,12 @@ class Cache:
 
     def _place_again(self, uid: str) -> None:
         """What is known beside the job itself of where it belongs has changed."""
-        known = self._jobs_by_uid.get(uid)
+        known = self.job_instances.by_uid.get(uid)
         if known is not None:
             store = self.jobs if known.kind == "AscendJob" else self.volcano_jobs
             job = store.get(known.namespace, known.name)
             if job is not None and job.uid == uid and self._as_admitted(job) != known:
                 self._on_job(job, job)
-
-    def _remember_job(self, record: JobRecord) -> None:
-        key = record.job.key
-        self._jobs_by_uid[record.uid] = record
-        if record.job.mislabelled:
-            self._mislabelled.add(record.uid)
-        self._jobs_by_service[key][record.uid] = record
-        self._remember_service(key)
-        for start, _ in record.job.replicas:
-            self._job_of_pods[record.namespace, start] = record.uid
-
-    def _forget_job(self, record: JobRecord) -> None:
-        key = record.job.key
-        self._jobs_by_uid.pop(record.uid, None)
-        self._mislabelled.discard(record.uid)
-        jobs = self._jobs_by_service[key]
-        jobs.pop(record.uid, None)
-        if not jobs:
-            del self._jobs_by_service[key]
-            self._forget_service(key)
-        for start, _ in record.job.replicas:
-            if self._job_of_pods.get((record.namespace, start)) == record.uid:
-                del self._job_of_pods[record.namespace, start]
-
-    def _whose_name(self, record: PodRecord | OwnedRecord) -> str:
-        """The job of whose pods one may have this name, by uid; "" when there is none."""
-        return self._job_of_pods.get((record.namespace, record.name[: record.name.rfind("-") + 1]), "")
 
     def _remember_service(self, key: ServiceKey) -> None:
         if key.rule:
@@ -261,7 +230,7 @@ class Cache:
 
     def _forget_service(self, key: ServiceKey) -> None:
         """Unless something else of it is left."""
-        if key in self._jobs_by_service or self.pod_instances.of_service(key):
+        if key in self.job_instances.services() or self.pod_instances.of_service(key):
             return
         rules = self._services_by_rule[key.namespace]
         if key.rule in rules:
@@ -279,7 +248,7 @@ class Cache:
             if record is None:
                 continue
             self._index_pod(record, exists=record is new)
-            for uid in {record.owner_uid, self._whose_name(record)} - {""}:
+            for uid in {record.owner_uid, self.job_instances.of_name(record)} - {""}:
                 self.mark(uid)
         if (old is not None and old.governed is not None) or (new is not None and new.governed is not None):
             self._on_governed(old, new)
@@ -320,7 +289,7 @@ class Cache:
     def _on_owner(self, names: Iterable[OwnerName], maker: str) -> None:
         """What instances ask for size, age or newest revision has changed."""
         if self._operator in names:
-            asking = set(self._jobs_by_uid)
+            asking = set(self.job_instances.by_uid)
         else:
             asking = {uid for name in names for uid in self.pod_instances.of_owner(name)}
         for uid in sorted(asking.union(self.pod_instances.of_maker(maker) if maker else ())):
@@ -357,7 +326,7 @@ class Cache:
         for record in (old, new):
             if record is not None:
                 self._place_again(record.owner_uid)
-                for uid in {record.owner_uid, self._whose_name(record)} - {""}:
+                for uid in {record.owner_uid, self.job_instances.of_name(record)} - {""}:
                     self.mark(uid)
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
@@ -379,7 +348,7 @@ class Cache:
     def _on_priority(self, old: PriorityRecord | None, new: PriorityRecord | None) -> None:
         """Rare: an administrator changed what a name is worth."""
         name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
-        for uid in sorted(uid for uid, job in self._jobs_by_uid.items() if job.priority_class == name):
+        for uid in sorted(uid for uid, job in self.job_instances.by_uid.items() if job.priority_class == name):
             self.mark(uid)
 
     def _on_faults(self, node: str) -> None:
@@ -401,7 +370,7 @@ class Cache:
             self._publish(OwnConfigMapGone(record.namespace, record.own))
         for key in sorted(self.services_of(record.namespace, record.name)):
             self._publish(RuleChanged(key))
-        for uid in sorted(self._mislabelled) if old is None else ():
+        for uid in sorted(self.job_instances.mislabelled) if old is None else ():
             self._place_again(uid)
         if record.retries is not None:
             self._on_retries((old.retries if old else None) or {}, (new.retries if new else None) or {})
@@ -417,7 +386,7 @@ class Cache:
 
     def _on_retries(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
         """Volcano counted a retry of some job, or all of them anew after a restart."""
-        for uid, record in list(self._jobs_by_uid.items()):
+        for uid, record in list(self.job_instances.by_uid.items()):
             name = f"{record.namespace}/{record.job.pod_group}"
             if before.get(name) != after.get(name):
                 self.mark(uid)

@@ -1,6 +1,6 @@
 """From records in the cache to instances. The only place where pods become counts. Decides nothing.
 
-An instance is either a job (it exists without pods) or what pods tell of themselves (informers/pod_instances.py).
+An instance is either a job (it exists without pods) or what pods tell of themselves (informers/indexes.py).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from scaler import app, clock, controller, election
 from scaler.decide import demand, draft, groups, state
 from scaler.execute import executor as actuator
 from scaler.execute import gates, writes
-from scaler.informers import cache, pod_instances, reflector, sight, store
+from scaler.informers import cache, indexes, reflector, sight, store
 from scaler.kube import outbox, writer
 from scaler.report import service_events
 from scaler.state import expectations, instances, queue
@@ -96,7 +96,7 @@ MUTANTS = (
            '"" if exactly', "gated-race"),
     Mutant("revokes bound instances of others", draft, "may_be_revoked", "instance.bound or ", "", "gated-half-bound",
            BOUND_IN_HANDS),
-    Mutant("forgets what was told by a pod that has gone", pod_instances, "PodInstances._remove",
+    Mutant("forgets what was told by a pod that has gone", indexes, "PodInstances._remove",
            "del pods[record.name]", "pass", "gated rollout"),
     Mutant("revisions are not told apart", instances, "_is_outdated", "newest != membership.revision", "False",
            "rollout"),

@@ -9,7 +9,7 @@ import msgspec
 
 from scaler.decide.explain import words
 from scaler.decide.world import Instance, Plan, Service, ServiceKey, State, Verdict
-from scaler.informers.pod_instances import instance_of
+from scaler.informers.indexes import instance_of
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import (
     ASCEND_JOBS,

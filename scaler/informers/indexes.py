@@ -1,25 +1,75 @@
-"""The instances that pods tell of themselves: Deployments, LeaderWorkerSets, StormServices, plain pods.
+"""Indexes of instances: those that are jobs, those that only their pods tell of, and what the owners of pods tell.
 
-    pod -> membership (workloads/kinds.py) -> instance identity -> its pods; the objects that describe it
+    AscendJob, Volcano Job -> JobInstances
+    pod -> membership (workloads/kinds.py) -> instance identity -> PodInstances: its pods, the objects that describe it
+    Deployment, LeaderWorkerSet, ... -> Owners: sizes, ages, newest revisions
 
-An index and nothing else: it decides nothing and never talks to the cluster.
+Indexes and nothing else: they decide nothing and never talk to the cluster.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from scaler.decide.world import ServiceKey
 from scaler.informers.pods import PodRecord
-from scaler.workloads.kind import NO_LABELS, Labels, Membership, OwnerName, as_admitted
+from scaler.informers.records import JobRecord, OwnedRecord
+from scaler.informers.store import Name, Store
+from scaler.workloads.kind import NO_LABELS, Labels, Membership, OwnerFacts, OwnerName, as_admitted, identity
+from scaler.workloads.kinds import MAKERS
+
+OWNER_KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet", "PodSet")
+"""Of these every cluster lacks some; what is not known counts as not said."""
+
+
+class JobInstances:
+    """The jobs of services, as they count: where labels are wrong, as they were when the job was admitted."""
+
+    def __init__(self) -> None:
+        self.by_uid: dict[str, JobRecord] = {}
+        self.mislabelled: set[str] = set()
+        """Uids of those that count as they did when they were admitted."""
+        self._by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
+        self._by_pod_names: dict[Name, str] = {}
+        """By how the names of its pods begin."""
+
+    def of_service(self, key: ServiceKey) -> list[JobRecord]:
+        """In a fixed order."""
+        return sorted(self._by_service.get(key, {}).values(), key=lambda job: job.name)
+
+    def services(self) -> Collection[ServiceKey]:
+        return self._by_service.keys()
+
+    def of_name(self, record: PodRecord | OwnedRecord) -> str:
+        """The job of whose pods one may have this name, by uid; "" when there is none."""
+        return self._by_pod_names.get((record.namespace, record.name[: record.name.rfind("-") + 1]), "")
+
+    def add(self, record: JobRecord) -> None:
+        self.by_uid[record.uid] = record
+        if record.job.mislabelled:
+            self.mislabelled.add(record.uid)
+        self._by_service[record.job.key][record.uid] = record
+        for start, _ in record.job.replicas:
+            self._by_pod_names[record.namespace, start] = record.uid
+
+    def remove(self, record: JobRecord) -> None:
+        self.by_uid.pop(record.uid, None)
+        self.mislabelled.discard(record.uid)
+        jobs = self._by_service[record.job.key]
+        jobs.pop(record.uid, None)
+        if not jobs:
+            del self._by_service[record.job.key]
+        for start, _ in record.job.replicas:
+            if self._by_pod_names.get((record.namespace, start)) == record.uid:
+                del self._by_pod_names[record.namespace, start]
 
 
 class PodInstances:
-    """Pods by the identity of their instance."""
+    """The instances that pods tell of themselves: Deployments, LeaderWorkerSets, StormServices, plain pods."""
 
     def __init__(self) -> None:
         self._pods: defaultdict[str, dict[str, PodRecord]] = defaultdict(dict)
@@ -123,6 +173,49 @@ class PodInstances:
             _discard(self._by_owner, owner, instance)
 
 
+class Owners:
+    """What the makers of pods tell of their instances. `changed(names, maker)` is called with what changed, and whose
+    newest revision may have."""
+
+    def __init__(self, changed: Callable[[Sequence[OwnerName], str], None]) -> None:
+        self._changed = changed
+        self.stores: dict[str, Store[OwnerFacts]] = {kind: Store(self._on_change) for kind in OWNER_KINDS}
+        self._by_maker: defaultdict[str, dict[OwnerName, OwnerFacts]] = defaultdict(dict)
+
+    def get(self, kind: str, namespace: str, name: str) -> OwnerFacts | None:
+        store = self.stores.get(kind)
+        return store.get(namespace, name) if store is not None else None
+
+    def newest_revision(self, maker: str) -> str:
+        """The revision that this maker makes now; "" when nobody tells."""
+        known = self._by_maker.get(maker)
+        return max(known.values(), key=lambda facts: (facts.rank, facts.created, facts.name)).revision if known else ""
+
+    def wanted(self, maker: str) -> int:
+        """How many instances this maker should have; 0 when nobody says."""
+        kind, _, name = maker.partition("/")
+        facts = self.get(kind, *name.split("/", 1)) if "/" in name else None
+        return facts.wanted if facts is not None else 0
+
+    def _on_change(self, old: OwnerFacts | None, new: OwnerFacts | None) -> None:
+        for facts in (old, new):
+            if facts is not None and facts.maker:
+                self._index(facts, exists=facts is new)
+        facts = new or old
+        if facts is not None:
+            maker = identity(*_name(facts)) if facts.kind in MAKERS else facts.maker
+            self._changed([_name(facts)], maker if _told(old) != _told(new) else "")
+
+    def _index(self, facts: OwnerFacts, *, exists: bool) -> None:
+        known = self._by_maker[facts.maker]
+        if exists:
+            known[_name(facts)] = facts
+        else:
+            known.pop(_name(facts), None)
+            if not known:
+                del self._by_maker[facts.maker]
+
+
 def membership_in(record: PodRecord | None) -> Membership | None:
     """Where the pod says that it belongs; None when it says nothing."""
     return record.governed.membership if record is not None and record.governed is not None else None
@@ -140,3 +233,11 @@ def _discard(index: defaultdict[Any, set[str]], key: Any, instance: str) -> None
         found.discard(instance)
         if not found:
             del index[key]
+
+
+def _name(facts: OwnerFacts) -> OwnerName:
+    return facts.kind, facts.namespace, facts.name
+
+
+def _told(facts: OwnerFacts | None) -> tuple[str, int, int] | None:
+    return (facts.revision, facts.rank, facts.wanted) if facts is not None else None
