@@ -37,7 +37,8 @@ async def test_whoever_may_edit_the_namespace_scales_its_service_and_the_scaler_
         for number, prefill, decode in ((2, 1, 1), (0, 0, 0), (3, 2, 1)):
             await kubectl(*scale, f"--replicas={number}")
             await stage.runs(group0=prefill, group1=decode)
-            await kubectl("wait", *_HERE, f"--for=jsonpath={{.status.replicas}}={number}", object_, "--timeout=30s")
+            for field in ("wanted", "replicas"):  # as many may have run before, while the service scaled up
+                await kubectl("wait", *_HERE, f"--for=jsonpath={{.status.{field}}}={number}", object_, "--timeout=30s")
             seen = json.loads(await kubectl("get", *_HERE, object_, "--subresource=scale", "--output=json"))
             assert [seen[part].get("replicas", 0) for part in ("spec", "status")] == [number, number]  # 0 is left out
             pods = await kubectl("get", "pods", *_HERE, "--selector", seen["status"]["selector"], "--output=name")
