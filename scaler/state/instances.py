@@ -140,13 +140,11 @@ def _faults_with_operator(record: JobRecord, pods: Sequence[PodRecord]) -> tuple
 
 def _unheld(cache: Cache, record: JobRecord, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
     if record.job.names_rule:
-        yield (
-            Warning.HOLD_NOT_POSSIBLE,
-            (
-                f"label {RULE_LABEL} is on the job itself, so Ascend Operator decides by its own gate; let admission "
-                "move it (namespace labels, see docs/howto/beside-ascend-operator.md)"
-            ),
+        words = (
+            f"label {RULE_LABEL} is on the job itself, so Ascend Operator decides by its own gate; let admission "
+            "move it (namespace labels, see docs/howto/beside-ascend-operator.md)"
         )
+        yield Warning.HOLD_NOT_POSSIBLE, words
     yield from _arrived_ungated(cache, pods)
 
 
@@ -154,9 +152,8 @@ def _ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
     """The names of those that arrived without our gate, as a pod that names no rule itself always does."""
     if cache.watches:
         return []
-    return [
-        pod.name for pod in pods if pod.uid in cache.pod_instances.ungated or (pod.governed is None and not pod.gated)
-    ]
+    known = cache.pod_instances.ungated
+    return [pod.name for pod in pods if pod.uid in known or (pod.governed is None and not pod.gated)]
 
 
 def _arrived_ungated(cache: Cache, pods: Sequence[PodRecord]) -> Iterator[tuple[Warning, str]]:
@@ -220,11 +217,7 @@ def _of_pods(cache: Cache, membership: Membership) -> Instance:
         faults=() if size else (_size_unknown(membership),),
         trouble=next(_troubles((), pods, faulty), ""),
         warnings=(
-            *(
-                (Warning.UNKNOWN_OWNER, pod.governed.unknown_owner)
-                for pod in pods
-                if pod.governed and pod.governed.unknown_owner
-            ),
+            *((Warning.UNKNOWN_OWNER, owner) for pod in pods if (owner := pod.governed and pod.governed.unknown_owner)),
             *_arrived_ungated(cache, pods),
             *_shared_gangs(cache, membership, pods, size),
         ),
