@@ -22,9 +22,9 @@ from scaler.execute.executor import Executor
 from scaler.informers import changes
 from scaler.informers.cache import Cache
 from scaler.informers.faults import Source
-from scaler.informers.mode import CurrentMode, ModeInForce
+from scaler.informers.informer import Freshness
+from scaler.informers.mode import Alone, CurrentMode, ModeInForce
 from scaler.informers.resources import informers, report_informers
-from scaler.informers.sight import Alone, Sight
 from scaler.installs import Installs, marks
 from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi
 from scaler.kube.confined import confined, connect_confined
@@ -123,8 +123,8 @@ class App:
             del self.informers[SERVICES]  # the right to them is needed only to make pods
         self.beside = beside if settings.disruption_budgets and not self._watches else {}  # nothing waits for it
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
-        self.sight = Sight(self.informers, settings.out_of_touch)
-        self.alone = Alone(self.cache, self.sight, settings)
+        self.freshness = Freshness(self.informers, settings.out_of_touch)
+        self.alone = Alone(self.cache, self.freshness, settings)
         self.election = _election(self, rng) if settings.leader_election else None
         lease = settings.lease_name if settings.leader_election else ""
         self.installs = Installs(api, namespace=self.home, lease=lease, namespaces=settings.namespaces)
@@ -167,7 +167,7 @@ class App:
             metrics=metrics,
             clock=self.clock,
             mode=self.mode,
-            unseen=self.sight.words,
+            unseen=self.freshness.words,
             observer=observer,
             instead=self.notes.saw if self.notes is not None else None,
         )
@@ -180,7 +180,7 @@ class App:
             self.settings.policy,
             name=BUDGET + self.settings.install.removeprefix(MANAGED_BY),
             now=self.clock.now,
-            acts=lambda: self.mode() in (ModeInForce.MAKES, ModeInForce.RELEASES) and not self.sight.words(),
+            acts=lambda: self.mode() in (ModeInForce.MAKES, ModeInForce.RELEASES) and not self.freshness.words(),
             watched=self.beside[DISRUPTION_BUDGETS],
         )
 
@@ -311,7 +311,7 @@ class App:
             if self.controller.running:
                 self.check_nodes()
             if all(informer.synced_or_absent.is_set() for informer in self.informers.values()):
-                self._check_sight()
+                self._check_freshness()
             if self.controller.loops != loops or not (self.queue.has_work and self.controller.running):
                 self.health.beat("decision loop")
             loops = self.controller.loops
@@ -321,16 +321,16 @@ class App:
 
     def _problems(self) -> dict[str, str]:
         """For the readiness probe."""
-        found, lost = dict[str, str](), self.sight.lost()
+        found, lost = dict[str, str](), self.freshness.lost()
         for resource, informer in self.informers.items():
             unlisted = "" if informer.synced_or_absent.is_set() else informer.problem
             found[resource.full_name] = lost.get(resource, unlisted)
         return found | ({"webhook": self.certificate.problem} if self.certificate is not None else {})
 
-    def _check_sight(self) -> None:
+    def _check_freshness(self) -> None:
         """Log that this process gets out of touch or in touch again, and wake the decision loop, which may have been
         out of touch at a moment between two pulses, too."""
-        words = self.sight.words()
+        words = self.freshness.words()
         changed, self._in_touch = bool(words) == self._in_touch, not words
         if changed:
             _log.warning("out of touch" if words else "in touch again", why=words)
@@ -372,7 +372,7 @@ def _election(app: App, rng: random.Random) -> Election:
             settings.lease_duration, settings.renew_deadline, settings.retry_period, settings.out_of_touch
         ),
         marks=marks(settings.namespaces) if settings.mode is not Mode.SHADOW else {},
-        seen_until=app.sight.heard,
+        seen_until=app.freshness.heard,
     )
     app.metrics.leader_changes.follow(partial(getattr, election, "transitions"))
     return election

@@ -1,64 +1,34 @@
-"""What is watched of one kind: a reflector for each namespace feeds the store; the informer says how current it is."""
+"""What is watched of one resource: a reflector for each namespace feeds the store; the informer says how current it is.
+
+`Freshness` says it of all of them together.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable
-from typing import Generic, TypeVar
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from scaler.informers.reflector import History, Reflector
-from scaler.informers.refusals import Refusals
-from scaler.informers.store import Name, R, Store
-from scaler.kube.api import KubeApi, Refused, Resource
-
-T = TypeVar("T")
-
-SILENCE = 90.0
-"""Seconds without a sign of life after which everything is listed anew: bookmarks come every 60 s."""
+from scaler.informers.reflector import Reflector
+from scaler.informers.store import R
+from scaler.informers.watched import T, Watched
+from scaler.kube.api import NODES, Resource
 
 
-class Informer(Generic[T, R]):
-    """Feeds `store` with what `record` makes of each object of `resource`; None means "leave this one out".
+@dataclass(eq=False)
+class Informer(Watched[T, R]):
+    """Every namespace of `namespaces` is listed and watched on its own (None: all namespaces at once)."""
 
-    `decode` is a type with `metadata` (name, namespace, uid), or dict. Every namespace of `namespaces` is listed and
-    watched on its own (None: all namespaces at once). `may_be_forbidden`: nothing is missing without the right to it.
-    """
+    namespaces: tuple[str, ...] | None = field(kw_only=True)
 
-    def __init__(  # noqa: PLR0913 - what to watch, where to put it, and two sources of trouble
-        self,
-        api: KubeApi,
-        resource: Resource,
-        store: Store[R],
-        *,
-        record: Callable[[T], R | None],
-        decode: type[T],
-        namespaces: tuple[str, ...] | None,
-        label_selector: str = "",
-        rng: random.Random,
-        refusals: Refusals | None = None,
-        may_be_forbidden: bool = False,
-        silence: float = SILENCE,
-        history: History | None = None,
-    ) -> None:
-        self.api = api
-        self.resource = resource
-        self.store = store
-        self.record = record
-        self.decode = decode
-        self.label_selector = label_selector
-        self.rng = rng
-        self.refusals = refusals
-        self.may_be_forbidden = may_be_forbidden
-        self.silence = silence
-        self.history = history or History()
-        self.refused = 0
-        """How many objects could not be read, each version counted by itself."""
+    def __post_init__(self) -> None:
         self.synced = asyncio.Event()
         """Set once everything has been listed, for ever after."""
         self.synced_or_absent = asyncio.Event()
         """Set as well when the resource is not to be had (`absent`)."""
-        self._reflectors = [Reflector(self, scope) for scope in (namespaces or (None,))]
+        self._reflectors = [Reflector(self, scope, self._settled) for scope in (self.namespaces or (None,))]
 
     @property
     def problem(self) -> str:
@@ -87,13 +57,18 @@ class Informer(Generic[T, R]):
         return min(each.heard for each in self._reflectors)
 
     @property
+    def unheard(self) -> float:
+        """Seconds since then; inf = never."""
+        return asyncio.get_running_loop().time() - self.heard
+
+    @property
     def absent(self) -> bool:
-        """It is not installed, or not allowed where that may be, and nothing of it is known: nobody misses it."""
+        """It is not installed, or not allowed where that may be, and nothing of it is known: it is not missed."""
         return all(each.absent for each in self._reflectors)
 
     @property
     def installed(self) -> bool:
-        """Whether the API server knew the kind when it was asked last."""
+        """Whether the API server knew the kind in its last answer."""
         return all(each.installed for each in self._reflectors)
 
     async def run(self) -> None:
@@ -102,25 +77,44 @@ class Informer(Generic[T, R]):
             for each in self._reflectors:
                 tasks.create_task(each.run())
 
-    def refuse(self, refused: Refused, traceback: str = "") -> None:
-        """An object could not be read: that is all about it, and everything else goes on."""
-        self.refused += 1
-        if self.refusals is not None:
-            self.refusals.note(self.resource, refused, traceback)
-
-    def refused_only(self, scope: str | None, names: set[Name]) -> None:
-        """A complete list of `scope` showed just these that cannot be read."""
-        if self.refusals:
-            self.refusals.retain(self.resource, scope, names)
-
-    def readable(self, namespace: str, name: str) -> None:
-        """It can be read, or is gone."""
-        if self.refused and self.refusals:
-            self.refusals.clear(self.resource, namespace, name)
-
-    def settle(self) -> None:
-        """One of the reflectors has listed everything of its scope, or was told that there is nothing to be had."""
+    def _settled(self) -> None:
         if all(each.listed for each in self._reflectors):
             self.synced.set()
         if all(each.listed or each.absent for each in self._reflectors):
             self.synced_or_absent.set()
+
+
+class Freshness:
+    """Whether everything that is decided on is up to date. Nodes are apart: without them each service decides alone,
+    and the right to them may come late, and may go again. What is not to be had and was never seen is not missed.
+
+    `patience`: seconds without a list, event, bookmark or end of a watch at its time that put a resource out of touch.
+    """
+
+    def __init__(self, informers: Mapping[Resource, Informer[Any, Any]], patience: float) -> None:
+        self.nodes = informers[NODES]
+        self._others = {resource: informer for resource, informer in informers.items() if resource != NODES}
+        self._patience = patience
+
+    def heard(self) -> float:
+        """Loop time up to which everything is known; -inf before all was listed. May be called from other threads."""
+        return min((one.heard for one in self._others.values() if not one.absent), default=math.inf)
+
+    def lost(self) -> dict[Resource, str]:
+        """What is out of touch, each with words for people; what was not listed yet counts too."""
+        return {
+            resource: informer.problem or f"nothing heard for {informer.unheard:.0f} s"
+            for resource, informer in self._others.items()
+            if informer.unheard >= self._patience and not informer.absent
+        }
+
+    def words(self) -> str:
+        """What is out of touch, the same words as long as it is the same; "" while nothing is."""
+        names = ", ".join(sorted(resource.plural for resource in self.lost()))
+        return f"nothing heard of {names} for {self._patience:g} s" if names else ""
+
+    def no_nodes(self) -> str:
+        """That the nodes cannot be read, in words; "" while they can."""
+        if self.nodes.unheard < self._patience:
+            return ""
+        return "the nodes cannot be read any more" if self.nodes.synced.is_set() else "the nodes may not be read"

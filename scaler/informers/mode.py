@@ -1,7 +1,9 @@
-"""Who makes the pods of AscendJobs: looked at before every pass, because an Ascend Operator may come or go.
+"""What the settings come to in this cluster: who makes the pods of AscendJobs, and whether each service decides alone.
+An Ascend Operator and the right to read nodes may come and go.
 
-There is no lock between the two, so the scaler must not make pods beside an operator. What it then does depends on the
-setting: `gates` and `auto` release what the operator makes, `create` does nothing at all until the operator is gone.
+There is no lock between an operator and the scaler, so the scaler must not make pods beside one. What it then does
+depends on the setting: `gates` and `auto` release what the operator makes, `create` does nothing at all until the
+operator is gone.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from enum import StrEnum
 import structlog
 
 from scaler.informers.cache import Cache
-from scaler.settings import Mode
+from scaler.informers.informer import Freshness
+from scaler.settings import Mode, Settings
 
 _log = structlog.get_logger("mode")
 
@@ -77,3 +80,29 @@ class CurrentMode:
         return (
             f"{who}; the scaler takes its gate off them (to make pods instead: scale the operator to 0, --mode create)"
         )
+
+
+class Alone:
+    """Why each service decides alone: because the nodes cannot be read, or because the settings have it so."""
+
+    def __init__(self, cache: Cache, freshness: Freshness, settings: Settings) -> None:
+        self._cache = cache
+        self._freshness = freshness
+        self._set = "" if settings.arbitration else "setting arbitration is off"
+        if settings.namespaces and not self._set:
+            self._set = "setting namespaces: what pods of other namespaces take of the nodes is not seen"
+        self.why = ""
+        """As of the last check; "" while services are weighed against each other."""
+
+    def check(self) -> bool:
+        """Follow whether nodes can be read; gives whether services decide otherwise from now on."""
+        unread = self._freshness.no_nodes()
+        if bool(unread) == self._cache.sees_nodes:
+            self._cache.set_sees_nodes(sees_nodes=not unread)
+            words = "nodes not seen: pods count as being on nodes that are Ready" if unread else "nodes seen again"
+            _log.warning(words, why=self._freshness.nodes.problem)
+        before, self.why = self.why, self._set or unread
+        if self.why != before:
+            again = "services are weighed against each other again"
+            _log.warning("no arbitration: each service decides alone" if self.why else again, why=self.why)
+        return self.why != before

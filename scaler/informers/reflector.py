@@ -12,21 +12,19 @@ import math
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 
 from scaler.clock import Slices
 from scaler.informers.definitions import definition_changed
 from scaler.informers.store import Name, R
+from scaler.informers.watched import Watched
 from scaler.kube.api import EventType, Page, Refused, WatchEvent
 from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.kube.metadata import version_of
 from scaler.kube.wire import in_words
 from scaler.rules.values import as_text, at
-
-if TYPE_CHECKING:
-    from scaler.informers.informer import Informer
 
 T = TypeVar("T")
 
@@ -53,41 +51,22 @@ EVENTS_PER_TURN = 256
 _log = structlog.get_logger(__name__)
 
 
-class History:
-    """Whether resourceVersions still mean what they meant: after a restore from a backup they are given a second time.
-
-    Shared by the informers of one cluster. One of them notices that the cluster went back; then what the others know
-    means nothing any more either, also where versions have caught up by then."""
-
-    def __init__(self) -> None:
-        self.restores = 0
-        self._listeners: list[Callable[[], None]] = []
-
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Have it called at each restore."""
-        self._listeners.append(listener)
-
-    def restored(self) -> None:
-        """An informer is sure of it."""
-        self.restores += 1
-        for listener in self._listeners:
-            listener()
-
-
 class Reflector(Generic[T, R]):
-    """One scope of an informer: a single list and watch."""
+    """One scope of what is watched: a single list and watch. `settled` is called after each list, and when there is
+    nothing to be had."""
 
-    def __init__(self, parent: Informer[T, R], scope: str | None) -> None:
+    def __init__(self, watched: Watched[T, R], scope: str | None, settled: Callable[[], None]) -> None:
         self.problem = "not listed yet"
         self.heard = -math.inf
         self.listed, self.absent, self.installed = False, False, True
         self.lists = self.watches = self.events = 0
-        self._parent = parent
-        self._api = parent.api
-        self._resource = parent.resource
+        self._watched = watched
         self._scope = scope
-        self._store = parent.store
-        self._rng = parent.rng
+        self._settled = settled
+        self._api = watched.api
+        self._resource = watched.resource
+        self._store = watched.store
+        self._rng = watched.rng
         self._must_list = True
         self._must_check = False
         self._was_quiet = False
@@ -103,8 +82,8 @@ class Reflector(Generic[T, R]):
         self._expirations = 0
         self._backoff = FIRST_BACKOFF
         self._progress = False
-        parent.store.add_scope(scope)
-        parent.history.listen(self._list_again)
+        self._store.add_scope(scope)
+        watched.history.listen(self._list_again)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -113,7 +92,11 @@ class Reflector(Generic[T, R]):
             self._progress = False
             error: KubeError | None = None
             try:
-                await self._follow()
+                if self._must_check and not self._must_list:
+                    await self._check()
+                if self._must_list or loop.time() - self.heard >= self._watched.silence:
+                    await self._list()
+                await self._watch()
             except KubeError as caught:
                 error = caught
             delay = self._delay(error, loop.time() - started)
@@ -122,14 +105,6 @@ class Reflector(Generic[T, R]):
                 if await definition_changed(self._api, self._resource, seconds, self._lack):
                     delay = self._backoff = FIRST_BACKOFF  # it takes a moment until a new kind is served
             await asyncio.sleep(delay)
-
-    async def _follow(self) -> None:
-        """List if need be, then watch until the watch ends."""
-        if self._must_check and not self._must_list:
-            await self._check()
-        if self._must_list or asyncio.get_running_loop().time() - self.heard >= self._parent.silence:
-            await self._list()
-        await self._watch()
 
     async def _check(self) -> None:
         """After a restore from a backup an API server accepts a watch from a version that is yet to come, and says
@@ -165,7 +140,7 @@ class Reflector(Generic[T, R]):
             page = await self._page(PAGE_SIZE, token)
             if not token:
                 self._look_back(page.resource_version)
-                restores = self._parent.history.restores
+                restores = self._watched.history.restores
             self._compare(page.items)
             for item in page.items:
                 name, readable = self._take_in(item)
@@ -174,27 +149,31 @@ class Reflector(Generic[T, R]):
                 await slices.end()
             for refused in page.refused:
                 unread.add((refused.namespace, refused.name))
-                self._parent.refuse(refused)
+                self._watched.refuse(refused)
             token = page.continue_token
             if not token:
                 break
             await asyncio.sleep(0)
         self._store.retain(self._scope, names | unread)
-        self._parent.refused_only(self._scope, unread)
+        self._watched.refused_only(self._scope, unread)
         self._store.advance(self._scope, version_of(page.resource_version))
         if known is not None and known != self._store.versions(self._scope):
             _log.warning("a watch said nothing of changes", resource=self._resource.full_name, namespace=self._scope)
-        self._listed()
-        self._restores, self._must_list = restores, restores != self._parent.history.restores
+        self.listed = True
+        self.lists += 1
+        self._arrived()
+        self._must_check, self._was_quiet, self._older_since = False, False, math.inf
+        self._settled()
+        self._restores, self._must_list = restores, restores != self._watched.history.restores
 
     async def _page(self, limit: int, token: str = "") -> Page[T]:
         return await self._api.list(
             self._resource,
             self._scope,
-            label_selector=self._parent.label_selector,
+            label_selector=self._watched.label_selector,
             limit=limit,
             continue_token=token,
-            decode=self._parent.decode,
+            decode=self._watched.decode,
         )
 
     def _is_older(self, resource_version: str) -> bool:
@@ -216,14 +195,14 @@ class Reflector(Generic[T, R]):
             _log.warning(
                 "the cluster was restored", resource=self._resource.full_name, namespace=self._scope, why=words
             )
-            if self._restores == self._parent.history.restores:
-                self._parent.history.restored()
+            if self._restores == self._watched.history.restores:
+                self._watched.history.restored()
         self._store.rewind(self._scope)
 
     def _compare(self, items: Sequence[T]) -> None:
         """A list that is as new as all that was seen and shows an object older than that: the cluster went back, and
         its versions have caught up since. Once that is known, what is known of objects proves nothing."""
-        if self._restores != self._parent.history.restores:
+        if self._restores != self._watched.history.restores:
             return
         for item in items:
             namespace, name, _ = _identity(item)
@@ -231,15 +210,8 @@ class Reflector(Generic[T, R]):
             if known is not None and 0 < version_of(_version(item)) < version_of(known.resource_version):
                 words = f"{namespace}/{name} is older than it was, in a list that is not"
                 _log.warning("the cluster was restored", resource=self._resource.full_name, why=words)
-                self._parent.history.restored()
+                self._watched.history.restored()
                 raise UnknownOutcomeError(words)
-
-    def _listed(self) -> None:
-        self.listed = True
-        self.lists += 1
-        self._arrived()
-        self._must_check, self._was_quiet, self._older_since = False, False, math.inf
-        self._parent.settle()
 
     def _arrived(self) -> None:
         """The server has told something, if only that there is nothing new."""
@@ -252,15 +224,15 @@ class Reflector(Generic[T, R]):
         """Take in events until the server ends the watch, or is silent."""
         self.watches += 1
         self._must_check = True  # unless it lives its whole time
-        seconds, silence = self._rng.randint(*WATCH_SECONDS), self._parent.silence
+        seconds, silence = self._rng.randint(*WATCH_SECONDS), self._watched.silence
         opened = asyncio.get_running_loop().time()
         stream = self._api.watch(
             self._resource,
             self._scope,
             resource_version=str(self._store.seen(self._scope)),
-            label_selector=self._parent.label_selector,
+            label_selector=self._watched.label_selector,
             timeout_seconds=seconds,
-            decode=self._parent.decode,
+            decode=self._watched.decode,
         )
         try:
             async with aclosing(stream), asyncio.timeout_at(opened + silence) as limit:
@@ -294,7 +266,7 @@ class Reflector(Generic[T, R]):
         if event.type is EventType.DELETED:
             self._drop(*_identity(event.refused or event.object))
         elif event.refused is not None:
-            self._parent.refuse(event.refused)
+            self._watched.refuse(event.refused)
         elif event.object is not None:
             self._take_in(event.object)
         self._store.advance(self._scope, version)
@@ -304,25 +276,29 @@ class Reflector(Generic[T, R]):
         goes wrong costs this object only, of which the last readable record stays."""
         namespace, name, uid = _identity(item)
         try:
-            record = self._parent.record(item)
+            record = self._watched.record(item)
             if record is None:
                 self._drop(namespace, name, uid)
                 return (namespace, name), None
             self._store.apply(record)
-            self._parent.readable(namespace, name)
+            self._watched.readable(namespace, name)
         except Exception as error:
             refused = Refused(in_words(error), namespace, name, uid, labels=_labels(item))
-            self._parent.refuse(refused, traceback.format_exc(-3))
+            self._watched.refuse(refused, traceback.format_exc(-3))
             return (namespace, name), False
         return (namespace, name), True
 
     def _drop(self, namespace: str, name: str, uid: str) -> None:
         self._store.remove(namespace, name, uid)
-        self._parent.readable(namespace, name)
+        self._watched.readable(namespace, name)
 
     def _delay(self, error: KubeError | None, lived: float) -> float:
         """Seconds until the next attempt. Also keeps the books: what is wrong, whether to list again."""
-        backoff = self._next_backoff(lived)
+        if self._progress and lived >= PROGRESS_AFTER:
+            self._backoff = FIRST_BACKOFF
+            self._expirations = 0
+        backoff = min(self._backoff * self._rng.uniform(1.0, 2.0), LAST_BACKOFF)
+        self._backoff = min(self._backoff * 2, LAST_BACKOFF)
         if error is None:
             return 0.0 if lived >= HEALTHY_AFTER else backoff
         self._complain(error, lived)
@@ -334,17 +310,9 @@ class Reflector(Generic[T, R]):
                 return 0.0
         return max(backoff, (error.retry_after or 0.0) * self._rng.uniform(1.0, JITTER))
 
-    def _next_backoff(self, lived: float) -> float:
-        if self._progress and lived >= PROGRESS_AFTER:
-            self._backoff = FIRST_BACKOFF
-            self._expirations = 0
-        delay = self._backoff * self._rng.uniform(1.0, 2.0)
-        self._backoff = min(self._backoff * 2, LAST_BACKOFF)
-        return min(delay, LAST_BACKOFF)
-
     def _complain(self, error: KubeError, lived: float) -> None:
         where = f" in {self._scope}" if self._scope else ""
-        if isinstance(error, ForbiddenError) and self._parent.may_be_forbidden:
+        if isinstance(error, ForbiddenError) and self._watched.may_be_forbidden:
             self._lack(gone=False)
         if isinstance(error, NotFoundError):
             self._must_list = True
@@ -364,12 +332,12 @@ class Reflector(Generic[T, R]):
     def _lack(self, gone: bool) -> None:
         """It is not to be had. Nobody misses what was never seen, nor what is optional and `gone` with its definition,
         of which a watch that is cut at that moment says nothing; what else is known goes stale."""
-        if gone and self._parent.may_be_forbidden:
+        if gone and self._watched.may_be_forbidden:
             self._store.retain(self._scope, ())
-            self._parent.refused_only(self._scope, set())
+            self._watched.refused_only(self._scope, set())
         if not self._store.holds(self._scope):
             self.absent = True
-            self._parent.settle()
+            self._settled()
 
 
 def _identity(item: Any) -> tuple[str, str, str]:

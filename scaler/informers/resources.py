@@ -15,7 +15,7 @@ from scaler.informers.cache import Cache
 from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
 from scaler.informers.elastic_services import ElasticServiceObject, elastic_service_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
-from scaler.informers.informer import SILENCE, Informer
+from scaler.informers.informer import Informer
 from scaler.informers.pods import PodObject, pod_record
 from scaler.informers.records import (
     BudgetObject,
@@ -30,8 +30,8 @@ from scaler.informers.records import (
     priority_record,
     volcano_job_record,
 )
-from scaler.informers.reflector import History
 from scaler.informers.store import Store
+from scaler.informers.watched import SILENCE, History
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,

@@ -15,7 +15,7 @@ from scaler import app, clock, controller, election
 from scaler.decide import demand, draft, groups, state
 from scaler.execute import executor as actuator
 from scaler.execute import gates, writes
-from scaler.informers import cache, indexes, reflector, sight, store
+from scaler.informers import cache, indexes, informer, reflector, store
 from scaler.kube import outbox, writer
 from scaler.report import service_events
 from scaler.state import expectations, instances, queue
@@ -51,7 +51,7 @@ MUTANTS = (
            (Edit(store, "Store.apply", "if version and version <", f"{NEVER}version <"),)),
     Mutant("decides before everything is listed", app, "App._synced",
            "await informer.synced_or_absent.wait()", "pass", "listed late",
-           (Edit(sight, "Sight.words", "if names else", "if False else"),)),
+           (Edit(informer, "Freshness.words", "if names else", "if False else"),)),
     Mutant("revokes what is bound", draft, "may_be_revoked", "instance.bound or ", "", "half-bound", BOUND_IN_HANDS),
     Mutant("never revokes", draft, "may_be_revoked", "return policy.revoke and", "return False and", "too much waits"),
     Mutant("a PodGroup goes unseen pods or not", actuator, "Executor._none_there", "if pod:", f"{NEVER}pod:",

@@ -30,10 +30,9 @@ from scaler.informers.changes import (
     PodChanged,
     RuleChanged,
 )
-from scaler.informers.informer import SILENCE, Informer
+from scaler.informers.informer import Freshness, Informer
 from scaler.informers.mode import CurrentMode
 from scaler.informers.resources import OPTIONAL, informers
-from scaler.informers.sight import Sight
 from scaler.informers.store import Store
 from scaler.kube.api import (
     ASCEND_JOBS,
@@ -118,7 +117,7 @@ class Cluster:
         self.services: Store[Written] = Store(_ignore)
         self.events: Store[EventRecord] = Store(_ignore)
         self.informers: dict[Resource, Informer[Any, Any]] = dict(_informers(api, self, rng, home))
-        self._sight = Sight(self.informers, OUT_OF_TOUCH)
+        self._freshness = Freshness(self.informers, OUT_OF_TOUCH)
         self._mode = CurrentMode(self.cache, Mode.AUTO)
         self._watched: list[Resource] = []
         self._changed = asyncio.Event()
@@ -217,12 +216,12 @@ class Cluster:
         """Why services cannot be weighed against each other here, "" when they are."""
         if self.namespaces:
             return "only some namespaces are looked at"
-        return self._sight.no_nodes()
+        return self._freshness.no_nodes()
 
     def _look_around(self) -> None:
         """Who makes pods, and whether nodes are seen: as in scaler.app."""
         self._mode()
-        self.cache.set_sees_nodes(sees_nodes=not self._sight.no_nodes())
+        self.cache.set_sees_nodes(sees_nodes=not self._freshness.no_nodes())
 
     def last_warnings(self, namespace: str) -> dict[str, EventRecord]:
         """The last warning about each pod of a namespace, by uid."""
@@ -284,9 +283,7 @@ def _informers(api: KubeApi, cluster: Cluster, rng: random.Random, home: str) ->
     watched = informers(api, cluster.cache, cluster.namespaces, rng, home, optional=WATCHED)
     return {
         **{resource: one for resource, one in watched.items() if resource in WATCHED},
-        ELASTIC_SERVICES: Informer(
-            api, ELASTIC_SERVICES, cluster.services, record=written, decode=dict, silence=SILENCE, **scope
-        ),
+        ELASTIC_SERVICES: Informer(api, ELASTIC_SERVICES, cluster.services, record=written, decode=dict, **scope),
         EVENTS: Informer(api, EVENTS, cluster.events, record=event_record, decode=EventObject, **scope),
     }
 

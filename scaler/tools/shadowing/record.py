@@ -115,7 +115,7 @@ class Record:
         if app is None:
             return
         now = app.clock.now()
-        self._shadow.advance(now, seen=not app.sight.words())
+        self._shadow.advance(now, seen=not app.freshness.words())
         body = {
             "apiVersion": CONFIG_MAPS.api_version,
             "kind": CONFIG_MAPS.kind,

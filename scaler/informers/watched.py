@@ -1,0 +1,79 @@
+"""What is watched of one resource, where it goes, and what it has come to so far. Shared by its reflectors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Generic, TypeVar
+
+from scaler.informers.refusals import Refusals
+from scaler.informers.store import Name, R, Store
+from scaler.kube.api import KubeApi, Refused, Resource
+
+T = TypeVar("T")
+
+SILENCE = 90.0
+"""Seconds without a sign of life after which everything is listed anew: bookmarks come every 60 s."""
+
+
+class History:
+    """Whether resourceVersions still mean what they meant: after a restore from a backup they are given a second time.
+
+    Shared by the informers of one cluster. One of them notices that the cluster went back; then what the others know
+    means nothing any more either, also where versions have caught up by then."""
+
+    def __init__(self) -> None:
+        self.restores = 0
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have it called at each restore."""
+        self._listeners.append(listener)
+
+    def restored(self) -> None:
+        """An informer is sure of it."""
+        self.restores += 1
+        for listener in self._listeners:
+            listener()
+
+
+@dataclass(eq=False)
+class Watched(Generic[T, R]):
+    """What is watched of one resource, and what it has come to so far: `store` gets what `record` makes of each object;
+    None leaves the object out.
+
+    `decode` is a type with `metadata` (name, namespace, uid), or dict. `may_be_forbidden`: nothing is missing without
+    the right to it.
+    """
+
+    api: KubeApi
+    resource: Resource
+    store: Store[R]
+    _: KW_ONLY
+    record: Callable[[T], R | None]
+    decode: type[T]
+    rng: random.Random
+    label_selector: str = ""
+    refusals: Refusals | None = None
+    may_be_forbidden: bool = False
+    silence: float = SILENCE
+    history: History = field(default_factory=History)
+    refused: int = field(default=0, init=False)
+    """How many objects could not be read, each version counted by itself."""
+
+    def refuse(self, refused: Refused, traceback: str = "") -> None:
+        """An object could not be read: that is all about it, and everything else goes on."""
+        self.refused += 1
+        if self.refusals is not None:
+            self.refusals.note(self.resource, refused, traceback)
+
+    def refused_only(self, scope: str | None, names: set[Name]) -> None:
+        """A complete list of `scope` showed just these that cannot be read."""
+        if self.refusals is not None:
+            self.refusals.retain(self.resource, scope, names)
+
+    def readable(self, namespace: str, name: str) -> None:
+        """It can be read, or is gone."""
+        if self.refused and self.refusals is not None:
+            self.refusals.clear(self.resource, namespace, name)
