@@ -1,11 +1,11 @@
-"""What is wrong, for people and programs: a `Finding` has a place in the file, a `Fault` a place in the document.
+"""What is wrong, for people and programs. Nothing here knows what a rule is.
 
-Nothing here knows what a rule is. Codes are stable names, listed in docs/reference/rule.md.
+Codes are stable names, listed in docs/reference/rule.md.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 
@@ -15,39 +15,41 @@ Path = tuple[str | int, ...]
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):
-    """One fault, placed. Lines and columns count from 1, columns in characters; 0 = no place in a text."""
+    """One thing that is wrong in a document, a file or a Kubernetes object."""
 
-    level: Level
     code: str
-    pointer: str
-    """JSON pointer (RFC 6901): in the rule document for its own faults, else in the Kubernetes object."""
-    line: int
-    column: int
+    path: Path
+    """In the rule document for its own findings, else in the Kubernetes object."""
     message: str
     """What was found."""
-    hint: str
+    hint: str = ""
     """What to write instead; "" when the message says it."""
+    level: Level = "error"
+    start: int = -1
+    """Offset in the text of the document, -1 until the path has been looked up there."""
+    on_key: bool = False
+    """The place is the member's name, not its value."""
+    cure: str = ""
+    """What to write there instead, of a text in a manifest, where that is beyond doubt."""
+    line: int = 0
+    """Counts from 1, as `column` does, which counts characters; 0 = no place in a text."""
+    column: int = 0
     file: str = ""
+
+    @property
+    def pointer(self) -> str:
+        """The path as a JSON pointer (RFC 6901)."""
+        return pointer(self.path)
+
+    def at(self, line: int, column: int, file: str = "") -> Self:
+        """The same with its place, in words that any terminal shows."""
+        message, hint = printable(self.message), printable(self.hint)
+        return msgspec.structs.replace(self, message=message, hint=hint, line=line, column=column, file=file)
 
     def __str__(self) -> str:
         """On one line, as it stands in events, in the status and in what admission answers."""
         place = f"line {self.line}, column {self.column}: " if self.line else ""
         return f"{place}{self.message}{f'; {self.hint}' if self.hint else ''}"
-
-
-class Fault(msgspec.Struct, frozen=True, gc=False):
-    """One fault of a document. `start` is an offset in its text, -1 until the path has been looked up there."""
-
-    code: str
-    path: Path
-    message: str
-    hint: str = ""
-    level: Level = "error"
-    start: int = -1
-    on_key: bool = False
-    """The place is the member's name, not its value."""
-    cure: str = ""
-    """What to write there instead, of a text in a manifest, where that is beyond doubt."""
 
 
 def pointer(path: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scaler.rules.finding import Fault, Path, shown
+from scaler.rules.finding import Finding, Path, shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import at
 
@@ -23,7 +23,7 @@ _SPECS: Path = ("spec", "replicaSpecs")
 _LABELS: Path = ("metadata", "labels")
 
 
-def job_faults(job: Mapping[str, Any]) -> tuple[Fault, ...]:
+def job_faults(job: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Everything that is wrong, in the order of the object; empty when pods can be made of it."""
     labels, spec = at(job, "metadata", "labels"), at(job, "spec")
     return (*_label_faults(labels), *_success_faults(spec), *_replica_faults(at(spec, "replicaSpecs")))
@@ -45,7 +45,7 @@ def _replicas(spec: Mapping[str, Any]) -> int | None:
     return 1 if value is None else None
 
 
-def _label_faults(labels: Mapping[str, Any]) -> Iterator[Fault]:
+def _label_faults(labels: Mapping[str, Any]) -> Iterator[Finding]:
     framework = labels.get("framework")
     if framework != SERVED_FRAMEWORK:
         message = f"label framework is {shown(framework)}, which is none of {', '.join(FRAMEWORKS)}"
@@ -53,23 +53,23 @@ def _label_faults(labels: Mapping[str, Any]) -> Iterator[Fault]:
             message = "label framework is missing"
         elif framework in FRAMEWORKS:
             message = f"label framework is {shown(framework)}; inference servers are {SERVED_FRAMEWORK} jobs"
-        yield Fault("InvalidFramework", (*_LABELS, "framework"), message, f"write framework: {SERVED_FRAMEWORK}")
+        yield Finding("InvalidFramework", (*_LABELS, "framework"), message, f"write framework: {SERVED_FRAMEWORK}")
     scale_out = labels.get("scaleout-type")
     if isinstance(scale_out, str) and scale_out.strip() and scale_out.upper() not in _SCALE_OUT:
         message = f"label scaleout-type is {shown(scale_out)}"
-        yield Fault("InvalidScaleOutConfig", (*_LABELS, "scaleout-type"), message, "write ROCE or UBOE, or drop it")
+        yield Finding("InvalidScaleOutConfig", (*_LABELS, "scaleout-type"), message, "write ROCE or UBOE, or drop it")
 
 
-def _success_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _success_faults(spec: Mapping[str, Any]) -> Iterator[Finding]:
     policy = spec.get("successPolicy")
     if policy is not None and policy not in SUCCESS_POLICIES:
         message = f"spec.successPolicy is {shown(policy)}"
-        yield Fault("InvalidSuccessPolicy", ("spec", "successPolicy"), message, "write AllWorkers, or drop it")
+        yield Finding("InvalidSuccessPolicy", ("spec", "successPolicy"), message, "write AllWorkers, or drop it")
 
 
-def _replica_faults(specs: Mapping[str, Any]) -> Iterator[Fault]:
+def _replica_faults(specs: Mapping[str, Any]) -> Iterator[Finding]:
     if not specs:
-        yield Fault("InvalidSpecs", _SPECS, "spec.replicaSpecs is not set", f"add {LEADER} with replicas 1")
+        yield Finding("InvalidSpecs", _SPECS, "spec.replicaSpecs is not set", f"add {LEADER} with replicas 1")
         return
     for name, spec in specs.items():
         if name in (LEADER, WORKER):
@@ -77,33 +77,35 @@ def _replica_faults(specs: Mapping[str, Any]) -> Iterator[Fault]:
             yield from _container_faults(name, at(spec))
         else:
             message = f"spec.replicaSpecs has {shown(name)}, which is no replica type"
-            yield Fault("InvalidReplicaType", (*_SPECS, str(name)), message, f"use {LEADER} and {WORKER}", on_key=True)
+            yield Finding(
+                "InvalidReplicaType", (*_SPECS, str(name)), message, f"use {LEADER} and {WORKER}", on_key=True
+            )
     if LEADER not in specs:
         message = f"spec.replicaSpecs has no {LEADER}: one leader replica is needed"
-        yield Fault("InvalidReplicaType", _SPECS, message, f"add {LEADER} with replicas 1")
+        yield Finding("InvalidReplicaType", _SPECS, message, f"add {LEADER} with replicas 1")
 
 
-def _count_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _count_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
     path = (*_SPECS, name, "replicas")
     count, written = _replicas(spec), f"{name} has replicas {shown(spec.get('replicas', 1))}"
     if count is None:
         message = f"{written}, not an integer from 0 to {MAX_PODS}"
-        yield Fault("InvalidReplicaSpec", path, message, "write how many pods, without quotes")
+        yield Finding("InvalidReplicaSpec", path, message, "write how many pods, without quotes")
     elif name == LEADER and count != 1:
         message = f"{written}, there must be exactly 1 leader"
-        yield Fault("InvalidReplicaSpec", path, message, f"write 1 and put the others under {WORKER}")
+        yield Finding("InvalidReplicaSpec", path, message, f"write 1 and put the others under {WORKER}")
 
 
-def _container_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _container_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
     path = (*_SPECS, name, "template", "spec", "containers")
     containers = at(spec, "template", "spec").get("containers")
     if not isinstance(containers, list) or not containers or not all(isinstance(one, dict) for one in containers):
-        yield Fault("InvalidReplicaSpec", path, f"{name} has no list of containers", f"add one named {CONTAINER}")
+        yield Finding("InvalidReplicaSpec", path, f"{name} has no list of containers", f"add one named {CONTAINER}")
         return
     ours = next((one for one in containers if one.get("name") == CONTAINER), None)
     if ours is None:
         message = f"{name} has no container named {CONTAINER}"
-        yield Fault("InvalidContainer", path, message, f"give the main container the name {CONTAINER}")
+        yield Finding("InvalidContainer", path, message, f"give the main container the name {CONTAINER}")
     elif not ours.get("image"):
         message = f"the container {CONTAINER} of {name} has no image"
-        yield Fault("InvalidContainer", path, message, "write its image")
+        yield Finding("InvalidContainer", path, message, "write its image")

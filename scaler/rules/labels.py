@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
-from scaler.rules.finding import Fault, Path, shown
+from scaler.rules.finding import Finding, Path, shown
 
 LABELS: Path = ("metadata", "labels")
 GROUP_PATH: Path = (*LABELS, GROUP_LABEL)
@@ -21,17 +21,17 @@ _NEEDED = {
 }
 
 
-def label_faults(labels: Mapping[str, object], what: str) -> Iterator[Fault]:
+def label_faults(labels: Mapping[str, object], what: str) -> Iterator[Finding]:
     """What is missing of the labels of `what` ("this job"); nothing where neither a rule nor a group is named."""
     if RULE_LABEL not in labels:
         if GROUP_LABEL in labels:
             message = f"{GROUP_LABEL} without {RULE_LABEL}: no rule decides about {what}"
-            yield Fault("RuleLabelMissing", GROUP_PATH, message, f"add {RULE_LABEL}: ...", "warning")
+            yield Finding("RuleLabelMissing", GROUP_PATH, message, f"add {RULE_LABEL}: ...", "warning")
         return
     for name, (code, hint) in _NEEDED.items():
         if not labels.get(name):
             found = "is empty" if name in labels else "is missing"
-            yield Fault(code, (*LABELS, name), f"label {name} {found}", f"{hint}: {name}: ...")
+            yield Finding(code, (*LABELS, name), f"label {name} {found}", f"{hint}: {name}: ...")
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
@@ -42,10 +42,10 @@ def nearest(word: str, known: Sequence[str]) -> str:
     return near[0] if len(near) == 1 or (near and ratios[0] > ratios[1]) else ""
 
 
-def group_fault(group: str, groups: Sequence[str]) -> Fault | None:
+def group_fault(group: str, groups: Sequence[str]) -> Finding | None:
     """The fault of a group that the rule, which has `groups`, does not know."""
     if group in groups:
         return None
     names, near = ", ".join(groups), nearest(group, groups)
     message = f"the rule has no group {shown(group)}; it has {names}"
-    return Fault("GroupUnknown", GROUP_PATH, message, f"did you mean {near}?" if near else f"write one of {names}")
+    return Finding("GroupUnknown", GROUP_PATH, message, f"did you mean {near}?" if near else f"write one of {names}")

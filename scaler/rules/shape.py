@@ -6,7 +6,6 @@ Only shape: how ratios must follow from each other is said in rules.check.
 from __future__ import annotations
 
 import difflib
-import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from scaler.rules.finding import Fault, Path, shown
+from scaler.rules.finding import Finding, Path, shown
 from scaler.rules.limits import MAX_GROUPS, MAX_INSTANCES, MAX_NAME, MAX_PODS, MAX_RATIOS
 
 MOST = 200
@@ -95,15 +94,23 @@ def shape_errors(value: object) -> list[ErrorDetails]:
     return []
 
 
-def shape_faults(value: object) -> Iterator[Fault]:
+def shape_findings(value: object) -> Iterator[Finding]:
     """Where the decoded document has not the shape of the model; errors first."""
     errors = sorted(shape_errors(value), key=lambda error: error["type"] == UNKNOWN)
-    for error in itertools.islice(errors, MOST):
-        path, kind = tuple(error["loc"]), error["type"]
+    for error in errors[:MOST]:
+        path, kind, found = tuple(error["loc"]), error["type"], error["input"]
+        field = str(path[-1]) if path else ""
         if kind == UNKNOWN:
-            yield _unknown(path)
+            close = _similar(field, list(_EXAMPLES))
+            hint = f'did you mean "{close}"?' if close else ""
+            message = f"{shown(path[-1])} means nothing here and is ignored"
+            yield Finding("UnknownKey", path, message, hint, "warning", on_key=True)
+        elif kind == "missing":
+            close = _similar(field, list(found) if isinstance(found, dict) else [])
+            hint = f'write "{field}" instead of {shown(close)}' if close else f'add "{field}": {_EXAMPLES[field]}'
+            yield Finding(_MISSING.get(field, "FieldMissing"), path[:-1], f'"{field}" is missing', hint)
         else:
-            yield _missing(path, error["input"]) if kind == "missing" else _wrong(path, kind, error["input"])
+            yield _wrong(path, field, kind, found)
 
 
 def number(text: object) -> int | None:
@@ -111,56 +118,40 @@ def number(text: object) -> int | None:
     return int(text) if isinstance(text, str) and _NUMBER.fullmatch(text) else None
 
 
-def _unknown(path: Path) -> Fault:
-    """A member that means nothing; it is kept and ignored."""
-    close = _similar(str(path[-1]), list(_EXAMPLES))
-    hint = f'did you mean "{close}"?' if close else ""
-    message = f"{shown(path[-1])} means nothing here and is ignored"
-    return Fault("UnknownKey", path, message, hint, "warning", on_key=True)
-
-
-def _missing(path: Path, holder: object) -> Fault:
-    field = str(path[-1])
-    close = _similar(field, list(holder) if isinstance(holder, dict) else [])
-    hint = f'write "{field}" instead of {shown(close)}' if close else f'add "{field}": {_EXAMPLES[field]}'
-    return Fault(_MISSING.get(field, "FieldMissing"), path[:-1], f'"{field}" is missing', hint)
-
-
-def _wrong(path: Path, kind: str, found: object) -> Fault:
-    field = str(path[-1]) if path else ""
+def _wrong(path: Path, field: str, kind: str, found: object) -> Finding:
     if kind == "too_long":
         if field == LIST:
             hint = "leave out ratios between the largest and the smallest"
-            return Fault("TooManyEntries", path, f"more than {MAX_RATIOS:,} ratios", hint)
+            return Finding("TooManyEntries", path, f"more than {MAX_RATIOS:,} ratios", hint)
         message = f"more than {MAX_GROUPS} groups in one ratio"
-        return Fault("TooManyEntries", path, message, "make several services of them")
+        return Finding("TooManyEntries", path, message, "make several services of them")
     if kind == "too_short":
         code, what = ("ListEmpty", "ratio") if field == LIST else ("RatioWithoutGroups", "group")
-        return Fault(code, path, f'"{field}" is empty', f"write at least one {what}")
+        return Finding(code, path, f'"{field}" is empty', f"write at least one {what}")
     if field in ("group_num", "server_num_per_group"):
         return _wrong_number(path, field, found)
     if field == "group_name" and isinstance(found, str):
         hint = f"write letters, digits, '-', '_' or '.', 1 to {MAX_NAME} of them, a letter or digit at both ends"
         message = f"{shown(found)} cannot be the value of a label, so no job can belong to this group"
-        return Fault("GroupNameInvalid", path, message, hint)
+        return Finding("GroupNameInvalid", path, message, hint)
     if kind == "string_unicode":
-        return Fault("WrongType", path, f"{shown(found)} has half of a character", "write the character itself")
+        return Finding("WrongType", path, f"{shown(found)} has half of a character", "write the character itself")
     return _wrong_type(path, field, found)
 
 
-def _wrong_number(path: Path, field: str, found: object) -> Fault:
+def _wrong_number(path: Path, field: str, found: object) -> Finding:
     most = MAX_INSTANCES if field == "group_num" else MAX_PODS
     if found == "0":
         message = f'"{field}" is 0: an instance has at least one pod'
-        return Fault("ServerNumZero", path, message, 'write the pods per instance, at least "1"')
+        return Finding("ServerNumZero", path, message, 'write the pods per instance, at least "1"')
     if isinstance(found, str) and _DIGITS.fullmatch(found):
-        return Fault("NumberTooLarge", path, f"{shown(found)} is more than {most:,}", f"write at most {most}")
+        return Finding("NumberTooLarge", path, f"{shown(found)} is more than {most:,}", f"write at most {most}")
     meant = _number_meant(found, most)
     hint = f'write "{meant}"' if meant else 'write decimal digits in quotes, for instance "2"'
     what = f"{shown(found)} is not a decimal number in quotes"
     if isinstance(found, str):
         what = f"{shown(found)} is not a plain decimal number (no sign, space, leading zero or full-width digit)"
-    return Fault("NotADecimalString", path, what, hint)
+    return Finding("NotADecimalString", path, what, hint)
 
 
 def _number_meant(found: object, most: int) -> str:
@@ -173,14 +164,14 @@ def _number_meant(found: object, most: int) -> str:
     return text if found and _NUMBER.fullmatch(text) and any(char.isdigit() for char in found) else ""
 
 
-def _wrong_type(path: Path, field: str, found: object) -> Fault:
+def _wrong_type(path: Path, field: str, found: object) -> Finding:
     wanted = "a list" if field in _MISSING else "a string" if field in _EXAMPLES else "an object"
     hint = f"write {_EXAMPLES[field]}, in quotes" if wanted == "a string" else ""
     if not path and isinstance(found, list):
         hint = f'write {{"version": "1.0", "{LIST}": [...]}} around the list'
     elif not path and isinstance(found, str):
         hint = "the document was encoded twice: take the outer quotes and the backslashes away"
-    return Fault("WrongType", path, f"{wanted} is needed here, found {shown(found)}", hint)
+    return Finding("WrongType", path, f"{wanted} is needed here, found {shown(found)}", hint)
 
 
 def _similar(wanted: str, present: list[str]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NoReturn
 
-from scaler.rules.finding import Fault, Path, shown
+from scaler.rules.finding import Finding, Path, shown
 
 MAX_DEPTH = 32
 MOST = 200
@@ -74,10 +74,15 @@ class _Doubled(dict[str, Any]):
         self.names = [name for name, number in Counter(name for name, _ in pairs).items() if number > 1]
 
 
-def decode(text: str) -> tuple[Any, list[Fault]]:
+def decode(text: str) -> tuple[Any, list[Finding]]:
     """The value of a JSON text and the faults of its writing. A fault with `start` says that there is no value."""
     try:
-        value = json.loads(text, object_pairs_hook=_members, parse_constant=_refuse, parse_int=_whole)
+        value = json.loads(
+            text,
+            object_pairs_hook=_members,
+            parse_constant=_refuse,
+            parse_int=lambda digits: int(digits) if len(digits) <= LONGEST_INTEGER else float(digits),
+        )
     except json.JSONDecodeError as broken:
         return None, [_not_json(text, broken.msg, broken.pos)]
     except RecursionError:
@@ -132,11 +137,7 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _whole(text: str) -> int | float:
-    return int(text) if len(text) <= LONGEST_INTEGER else float(text)
-
-
-def _faults(value: Any) -> Iterator[Fault]:
+def _faults(value: Any) -> Iterator[Finding]:
     """What JSON itself allows and a rule does not: names that are written twice, and nesting without end."""
     holders: list[tuple[Path, Any]] = [((), value)]
     while holders:
@@ -147,28 +148,28 @@ def _faults(value: Any) -> Iterator[Fault]:
         if isinstance(holder, _Doubled):
             for name in holder.names:
                 message = f"{shown(name)} is written twice in this object"
-                yield Fault("DuplicateKey", (*path, name), message, "delete one of them", on_key=True)
+                yield Finding("DuplicateKey", (*path, name), message, "delete one of them", on_key=True)
         steps = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
         holders += [((*path, step), inner) for step, inner in steps if isinstance(inner, dict | list)]
 
 
-def _too_deep(path: Path, start: int = -1) -> Fault:
-    return Fault("NestedTooDeep", path, f"nested more than {MAX_DEPTH} deep", "a rule is nested 5 deep", start=start)
+def _too_deep(path: Path, start: int = -1) -> Finding:
+    return Finding("NestedTooDeep", path, f"nested more than {MAX_DEPTH} deep", "a rule is nested 5 deep", start=start)
 
 
-def _not_json(text: str, problem: str, pos: int) -> Fault:
+def _not_json(text: str, problem: str, pos: int) -> Finding:
     """What stands at `pos`, where JSON cannot go on because of `problem`, which is in the words of the json module."""
     wanted = _EXPECTED.get(problem, "a value")
     if not text.strip():
-        return Fault("NotJson", (), "the document is empty", "write the rule document", start=0)
+        return Finding("NotJson", (), "the document is empty", "write the rule document", start=0)
     if pos >= len(text):
         message = f"the document ends here, but {wanted} must follow"
-        return Fault("NotJson", (), message, "is a bracket not closed?", start=pos)
+        return Finding("NotJson", (), message, "is a bracket not closed?", start=pos)
     comma = text.rfind(",", 0, pos)
     if text[pos] in "}]" and comma >= 0 and not text[comma + 1 : pos].strip():
         problem, pos = "Illegal trailing comma", comma  # as newer versions of the module have it
     found, code = shown(text[pos : pos + 21].split("\n", maxsplit=1)[0], 22)[1:-1], ord(text[pos])
     for name, here, kind, message, hint in _MISTAKES:
         if problem.startswith(name) and re.match(here, text[pos : pos + 2]):
-            return Fault(kind, (), message.format(found=found, code=code), hint, start=pos)
-    return Fault("NotJson", (), f"expected {wanted}, found {found}", start=pos)
+            return Finding(kind, (), message.format(found=found, code=code), hint, start=pos)
+    return Finding("NotJson", (), f"expected {wanted}, found {found}", start=pos)

@@ -15,8 +15,8 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_KEY, RULE_LABEL
-from scaler.rules.document import findings, immutable_fault, read_rule
-from scaler.rules.finding import Fault, Finding, pointer, printable
+from scaler.rules.document import immutable_fault, read_rule
+from scaler.rules.finding import Finding, pointer, printable
 from scaler.rules.labels import group_fault, label_faults
 from scaler.rules.values import as_list, as_text, at
 
@@ -165,7 +165,7 @@ def review_rule(request: _Request) -> Response:
     reading = read_rule(data, tuple(binary), at(meta, "annotations"))
     warnings, errors = reading.warnings, reading.errors
     if at(found).get("immutable"):
-        warnings += findings([immutable_fault()], "")
+        warnings += (immutable_fault(),)
     if old is not None and all(at(old, p).get(RULE_KEY) == at(found, p).get(RULE_KEY) for p in ("data", "binaryData")):
         warnings, errors = (*errors, *warnings), ()
     name = as_text(meta.get("name")) if errors else ""
@@ -222,7 +222,7 @@ def _label_warnings(kind: str, namespace: str, obj: Object, groups_of: GroupsOf)
     yield from _misplaced(kind, obj)
 
 
-def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> Iterator[Fault]:
+def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> Iterator[Finding]:
     yield from label_faults(labels, what)
     rule, group = labels.get(RULE_LABEL), labels.get(GROUP_LABEL)
     groups = groups_of(namespace, rule) if isinstance(rule, str) and rule and group else None

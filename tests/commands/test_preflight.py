@@ -577,7 +577,7 @@ def test_services_that_are_not_available_are_named_with_the_command_that_says_wh
 
 
 def fault(code: str = "GroupUnknown", level: Any = "error", message: str = "the rule has no group x") -> LintFinding:
-    return LintFinding(level, code, "", 1, 1, message, "did you mean y?", "AscendJob mindie/p0")
+    return LintFinding(code, (), message, "did you mean y?", level).at(1, 1, "AscendJob mindie/p0")
 
 
 def test_what_lint_finds_is_said_with_the_object_and_at_most_five_times() -> None:

@@ -8,7 +8,7 @@ from scaler.tools.linting.render import WINDOW, render
 
 
 def shown(line: str, column: int, **options: bool) -> list[str]:
-    finding = Finding("error", "Code", "/a", 1, column, "words", "do this", "f.yaml")
+    finding = Finding("Code", ("a",), "words", "do this").at(1, column, "f.yaml")
     return render([finding], {"f.yaml": line}, color=options.get("color", False)).splitlines()
 
 
@@ -32,7 +32,7 @@ def test_colours_are_there_only_when_asked_for() -> None:
 
 
 def test_a_finding_without_place_or_text_shows_what_it_has() -> None:
-    finding = Finding("warning", "Code", "", 0, 0, "words", "", "f")
+    finding = Finding("Code", (), "words", level="warning", file="f")
     assert render([finding], {}, color=False) == "f: warning: Code words\n"
 
 

@@ -129,7 +129,7 @@ def _example(roles: Sequence[str]) -> str:
     return "write 2P1D or {prefill: 2, decode: 1}" if len(roles) == 2 else f"write 2 or {{{roles[0]}: 2}}"
 
 
-def _placed(fault: finding.Fault, groups: Sequence[Group]) -> Fault:
+def _placed(fault: finding.Finding, groups: Sequence[Group]) -> Fault:
     """A fault of the rule, at the place in the file that it was made of."""
     path = fault.path
     if len(path) < 2:

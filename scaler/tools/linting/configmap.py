@@ -12,7 +12,7 @@ import msgspec
 
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RULE_KEY
 from scaler.rules.document import immutable_fault, key_fault, read_options
-from scaler.rules.finding import Fault, Finding, pointer, printable
+from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule
 from scaler.tools.linting.document import examine
 from scaler.tools.linting.guess import object_in_document
@@ -89,11 +89,9 @@ def _document(found: Object) -> tuple[Rule | None, list[Finding]]:
     return examination.rule, [_inside(found, value, spans, fault) for fault in examination.faults]
 
 
-def _inside(found: Object, value: Value, spans: list[Span] | None, fault: Fault) -> Finding:
+def _inside(found: Object, value: Value, spans: list[Span] | None, fault: Finding) -> Finding:
     offset = spans[fault.start][0] if spans else value.start
-    line, column = found.lines.place(offset)
-    message, hint = printable(fault.message), printable(fault.hint)
-    return Finding(fault.level, fault.code, pointer(fault.path), line, column, message, hint, found.file)
+    return fault.at(*found.lines.place(offset), found.file)
 
 
 def _double_keys(found: Object) -> Iterator[Finding]:

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from scaler.rules.check import check
-from scaler.rules.document import findings, judge, shortened
-from scaler.rules.finding import Fault, Finding, Path
+from scaler.rules.document import judge, placed, shortened
+from scaler.rules.finding import Finding, Path
 from scaler.rules.rule import Rule
 from scaler.rules.shape import RuleDocument
 from scaler.tools.linting.brackets import read
-from scaler.tools.linting.jsontext import Edit, Node, TextFault
+from scaler.tools.linting.jsontext import Edit, Node, TextFinding
 from scaler.tools.linting.steps import step_faults
 
 _DOUBTS = ("NotJson", "TrailingText", "BraceInComment", "NestedTooDeep", "CommentInJson")
@@ -25,7 +25,7 @@ class Examination(msgspec.Struct, frozen=True):
     """What a document says, with each fault's offset in its text; faults are in the order of the text."""
 
     rule: Rule | None
-    faults: tuple[Fault, ...]
+    faults: tuple[Finding, ...]
 
     @property
     def edits(self) -> list[Edit]:
@@ -33,14 +33,14 @@ class Examination(msgspec.Struct, frozen=True):
         doubts = [
             fault.start for fault in self.faults if fault.code in _DOUBTS and getattr(fault, "edit", None) is None
         ]
-        edits = [fault.edit for fault in self.faults if isinstance(fault, TextFault) and fault.edit is not None]
+        edits = [fault.edit for fault in self.faults if isinstance(fault, TextFinding) and fault.edit is not None]
         return [edit for edit in edits if not doubts or edit.end <= min(doubts)]
 
 
 def read_document(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
     """Read the bare JSON: the rule, None when there is any error, and all findings. Never raises."""
     examination = examine(text)
-    return examination.rule, findings(examination.faults, text)
+    return examination.rule, placed(examination.faults, text)
 
 
 def examine(text: str) -> Examination:
@@ -50,21 +50,21 @@ def examine(text: str) -> Examination:
     if not (faults or steps) or (faults and faults[0].code == "DocumentTooLarge"):
         return Examination(rule, faults)
     reading = read(text)
-    found: list[Fault] = [*reading.faults]
+    found: list[Finding] = [*reading.faults]
     if reading.root is not None:
         meaning = check(reading.root.value)[1]
         found += [_located(fault, reading.root, text) for fault in (*meaning, *steps)]
     return Examination(rule, shortened(found))
 
 
-def _located(fault: Fault, root: Node, text: str) -> TextFault:
+def _located(fault: Finding, root: Node, text: str) -> TextFinding:
     """The fault with its offset, and with its cure where a bare number only lacks its quotes."""
     node, key = _find(root, fault.path)
     start = key if fault.on_key and key >= 0 else node.start
     digits = text[node.start : node.end]
     bare = fault.code == "NotADecimalString" and isinstance(node.value, int) and digits.isascii() and digits.isdigit()
     edit = Edit(node.start, node.end, f'"{digits}"') if bare else None
-    return TextFault(fault.code, fault.path, fault.message, fault.hint, fault.level, start, fault.on_key, edit=edit)
+    return TextFinding(fault.code, fault.path, fault.message, fault.hint, fault.level, start, fault.on_key, edit=edit)
 
 
 def _find(node: Node, path: Path) -> tuple[Node, int]:

@@ -62,7 +62,7 @@ def _lost(text: str, start: int, lines: Lines, file: str) -> Iterator[Finding]:
     message = f"this seems to be {what} that has lost its indentation: {head[1]} is empty, and {head[2]} is beside it"
     source = f"kubectl get {kind[1].lower()} {name[1]} -o yaml" if kind and name else "kubectl get ... -o yaml"
     hint = f"copy it again with the blanks at the beginnings of the lines, or from the cluster: {source}"
-    yield Finding("error", "IndentationLost", "", line, column, message, hint, file)
+    yield Finding("IndentationLost", (), message, hint, line=line, column=column, file=file)
     block = _BLOCK.search(text)
     if block is not None:
         document = re.split(r"^\w+[ \t]*:", text[block.end() :], maxsplit=1, flags=re.MULTILINE)[0]
@@ -117,7 +117,7 @@ def yaml_document(text: str, file: str) -> Object | Finding | None:
 
 def _not_a_rule(message: str, line: int, column: int, file: str) -> Finding:
     hint = "a rule is a JSON document with elastic_scaling_list, or a ConfigMap that holds one; an object has a `kind`"
-    return Finding("error", "NotARule", "", line, column, message, hint, file)
+    return Finding("NotARule", (), message, hint, line=line, column=column, file=file)
 
 
 def object_in_document(text: str) -> str:

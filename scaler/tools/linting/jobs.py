@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from scaler.names import JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
-from scaler.rules.finding import Fault, Finding, Path, shown
+from scaler.rules.finding import Finding, Path, shown
 from scaler.rules.jobspec import job_faults
 from scaler.tools.linting.manifest import Object, Value
 from scaler.tools.linting.metadata import metadata_findings
@@ -48,7 +48,7 @@ def _moved(found: Object) -> str:
     return found.root.string_at("metadata", "annotations", MOVED_RULE)
 
 
-def job_label_faults(found: Object, rules: Rules) -> list[Fault]:
+def job_label_faults(found: Object, rules: Rules) -> list[Finding]:
     """What is wrong with the labels of a job, and with its size against its rule."""
     job, moved = _Job(found), _moved(found)
     faults = list(place_faults(found, _LABELS, "this job", rules, moved=moved))
@@ -99,7 +99,7 @@ def _pods(number: int) -> str:
     return "1 pod" if number == 1 else f"{number} pods"
 
 
-def _template_apps(job: _Job) -> Iterator[Fault]:
+def _template_apps(job: _Job) -> Iterator[Finding]:
     """MindIE's own label on the pods of a role."""
     for name, _ in job.specs:
         path: Path = (*SPECS_PATH, name, "template", "metadata", "labels")

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from scaler.rules.document import MAX_FAULTS
-from scaler.rules.finding import Fault, Path, printable, shown
+from scaler.rules.finding import Finding, Path, printable, shown
 from scaler.rules.text import LONGEST_INTEGER, MAX_DEPTH
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -42,7 +42,7 @@ class Edit(msgspec.Struct, frozen=True):
     text: str
 
 
-class TextFault(Fault, frozen=True):
+class TextFinding(Finding, frozen=True):
     """A fault with its cure."""
 
     edit: Edit | None = None
@@ -63,15 +63,15 @@ class Reading(msgspec.Struct, frozen=True):
     """What a text says. `root` is None when it could not be read to its end."""
 
     root: Node | None
-    faults: list[TextFault]
+    faults: list[TextFinding]
     suspects: dict[int, int]
     """Comments that end in a bracket: offset of the comment -> of the bracket."""
 
 
-def bracket_fault(start: int, path: Path) -> TextFault:
+def bracket_fault(start: int, path: Path) -> TextFinding:
     """The fault of a bracket at `start` that stands behind a comment sign."""
     message = "this bracket stands behind a # on the same line: deleting the comment deletes the bracket too"
-    return TextFault("BraceInComment", path, message, "put the bracket on a line of its own first", start=start)
+    return TextFinding("BraceInComment", path, message, "put the bracket on a line of its own first", start=start)
 
 
 class _StopReading(Exception):  # noqa: N818 - not an error: the reader's own way out of the nesting
@@ -86,7 +86,7 @@ class Reader:
         self.kept = kept
         self.pos = 0
         self.path: list[str | int] = []
-        self.faults: list[TextFault] = []
+        self.faults: list[TextFinding] = []
         self.suspects: dict[int, int] = {}
 
     def run(self) -> Reading:
@@ -344,7 +344,7 @@ class Reader:
     # -- faults -------------------------------------------------------------------------------------------
 
     def _fault(self, code: str, start: int, message: str, hint: str, edit: Edit | None = None) -> None:
-        self.faults.append(TextFault(code, tuple(self.path), message, hint, start=start, edit=edit))
+        self.faults.append(TextFinding(code, tuple(self.path), message, hint, start=start, edit=edit))
         if len(self.faults) >= MAX_FAULTS:
             raise _StopReading
 

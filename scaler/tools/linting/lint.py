@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import msgspec
 
 from scaler.names import KEPT_FOR_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL, RULE_KEY, RULE_LABEL
-from scaler.rules.finding import Fault, Finding
+from scaler.rules.finding import Finding
 from scaler.rules.limits import MAX_BYTES
 from scaler.rules.rule import Rule
 from scaler.tools.linting.brackets import read
@@ -107,14 +107,14 @@ class _Read:
             self.objects.append(other)
             message = "this is the data of a ConfigMap without its head; it was checked as one"
             hint = "write apiVersion, kind and metadata.name above it"
-            self.findings.append(Finding("error", "KindMissing", "", 1, 1, message, hint, source.name))
+            self.findings.append(Finding("KindMissing", (), message, hint, line=1, column=1, file=source.name))
         elif other is not None:
             self.findings.append(other)
         else:
             self.documents += 1
             meant, said = read_document(text)
             self.findings += [msgspec.structs.replace(finding, file=source.name) for finding in said]
-            self.findings += [Finding("info", MIXTURE, "", 1, 1, *words, source.name) for words in _mixtures(meant)]
+            self.findings += [Finding(MIXTURE, (), *words, "info").at(1, 1, source.name) for words in _mixtures(meant)]
 
 
 def lint(sources: Sequence[Source]) -> Report:
@@ -144,7 +144,7 @@ def lint(sources: Sequence[Source]) -> Report:
     return Report(_sorted(findings, sources), +checked, words)
 
 
-def faults_of(found: Object, rules: Rules) -> list[Fault] | None:
+def faults_of(found: Object, rules: Rules) -> list[Finding] | None:
     """What is wrong with the labels, gates and sizes of a workload; None for what belongs to no service."""
     if found.kind == "AscendJob":
         return job_label_faults(found, rules) if is_service_job(found) else None
@@ -170,7 +170,7 @@ def is_made(found: Object, names: Container[tuple[str, str]]) -> bool:
     return found.kind in ("ReplicaSet", "ControllerRevision") or any(owner in names for owner in owners)
 
 
-def _findings(found: Object, faults: Sequence[Fault]) -> Iterator[Finding]:
+def _findings(found: Object, faults: Sequence[Finding]) -> Iterator[Finding]:
     if found.kind == "AscendJob":
         yield from check_job(found)
     yield from map(found.placed, faults)
@@ -218,7 +218,7 @@ def _what(found: Object) -> str:
 def _nothing(file: str, left_out: Sequence[Object], words: Mapping[str, int]) -> Finding:
     if not left_out:
         message = "nothing to check: no rule, and nothing that names one"
-        return Finding("warning", "NothingToCheck", "", 1, 1, message, "is this the right file?", file)
+        return Finding("NothingToCheck", (), message, "is this the right file?", "warning").at(1, 1, file)
     first = left_out[0]
     line, column = first.lines.place(first.root.start)
     near, kept_for = likely_kind(first.kind), first.root.string_at("metadata", "annotations", KEPT_FOR_ANNOTATION)
@@ -230,7 +230,7 @@ def _nothing(file: str, left_out: Sequence[Object], words: Mapping[str, int]) ->
     elif _places(first):
         hint = _where(first)
     message = f"nothing to check: there is {counted(words)}"
-    return Finding("warning", "NothingToCheck", "", line, column, message, hint, first.file)
+    return Finding("NothingToCheck", (), message, hint, "warning").at(line, column, first.file)
 
 
 def _places(found: Object) -> list[str]:
@@ -243,10 +243,10 @@ def _where(found: Object) -> str:
     return f"the scaler leaves its pods alone; the labels that say otherwise belong at {' and '.join(_places(found))}"
 
 
-def _names_no_rule(found: Object) -> Fault:
+def _names_no_rule(found: Object) -> Finding:
     """Of a workload beside rules that nothing names."""
     message = f"this {found.kind} names no rule, and nothing else here names one"
-    return Fault("NamesNoRule", ("metadata", "name"), message, _where(found), "warning")
+    return Finding("NamesNoRule", ("metadata", "name"), message, _where(found), "warning")
 
 
 def counted(words: Mapping[str, int]) -> str:
@@ -276,7 +276,7 @@ def decode(data: bytes, name: str) -> tuple[str, Finding | None]:
         line = data.count(b"\n", 0, line_start) + 1
         column = len(data[line_start : broken.start].decode("utf-8", "replace")) + 1
     message = "the file is not UTF-8; kubectl would put it under binaryData, where nobody reads a rule"
-    return "", Finding("error", "NotUtf8", "", line, column, message, _encoding_hint(data), name)
+    return "", Finding("NotUtf8", (), message, _encoding_hint(data), line=line, column=column, file=name)
 
 
 def is_manifest(text: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from scaler.rules.finding import Fault, Finding, Level, Path, pointer, printable
+from scaler.rules.finding import Finding, Level, Path
 from scaler.tools.linting.position import Lines
 
 MAX_DEPTH = 100
@@ -124,13 +124,12 @@ class Object(msgspec.Struct, frozen=True):
 
     def finding(self, path: Path, code: str, message: str, hint: str = "", level: Level = "error") -> Finding:
         """A finding at the value at `path`; what is missing is shown at the name that should hold it."""
-        return self.placed(Fault(code, path, message, hint, level))
+        return self.placed(Finding(code, path, message, hint, level))
 
-    def placed(self, fault: Fault) -> Finding:
-        """The finding of a fault whose path leads into this object."""
+    def placed(self, fault: Finding) -> Finding:
+        """The finding, whose path leads into this object, with its place in the file."""
         line, column = self.lines.place(self.nearest(fault.path, on_key=fault.on_key).start)
-        message, hint = printable(fault.message), printable(fault.hint)
-        return Finding(fault.level, fault.code, pointer(fault.path), line, column, message, hint, self.file)
+        return fault.at(line, column, self.file)
 
     def nearest(self, path: Path, *, on_key: bool = False) -> Value:
         """The value at `path`, or its name (`on_key`); what is missing is shown at the name that should hold it."""
@@ -272,4 +271,4 @@ def _syntax_finding(file: str, lines: Lines, broken: yaml.YAMLError) -> Finding:
 
 def _finding(file: str, lines: Lines, offset: int, message: str, hint: str) -> Finding:
     line, column = lines.place(max(0, min(offset, len(lines.text))))
-    return Finding("error", "NotYaml", "", line, column, printable(message), hint, file)
+    return Finding("NotYaml", (), message, hint).at(line, column, file)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scaler.rules.finding import Fault, Finding, Path
+from scaler.rules.finding import Finding, Path
 from scaler.tools.linting.configmap import is_rule_map, rule_value, spans_of
 from scaler.tools.linting.document import examine
 from scaler.tools.linting.guess import foreign_json, lost_indentation, yaml_document
@@ -79,7 +79,7 @@ def _one_round(text: str, name: str, beside: Sequence[Object]) -> tuple[str, int
     return mark + better, count
 
 
-def _cures(found: Object, faults: Sequence[Fault]) -> list[Edit]:
+def _cures(found: Object, faults: Sequence[Finding]) -> list[Edit]:
     """Of the faults that can be mended by writing another word in their place."""
     edits = []
     for fault in faults:

@@ -9,7 +9,7 @@ from itertools import islice
 import msgspec
 
 from scaler.names import GATE, GROUP_LABEL, INSTANCE_SIZE, JOB_ID_LABEL, RULE_LABEL
-from scaler.rules.finding import Fault, Path, shown
+from scaler.rules.finding import Finding, Path, shown
 from scaler.rules.labels import nearest
 from scaler.rules.rule import Rule
 from scaler.tools.linting.manifest import Object, Value
@@ -68,7 +68,7 @@ def names_ours(labels: dict[str, str]) -> bool:
     return RULE_LABEL in labels or GROUP_LABEL in labels or bool(dict(misspelt(labels)))
 
 
-def workload_faults(found: Object, rules: Rules) -> list[Fault] | None:
+def workload_faults(found: Object, rules: Rules) -> list[Finding] | None:
     """All that is wrong with a workload; None when none of its pods belongs to an instance, or it makes none."""
     known = roles_of(found)
     roles = [
@@ -81,7 +81,7 @@ def workload_faults(found: Object, rules: Rules) -> list[Fault] | None:
     return faults + [fault for role in roles for fault in _role_faults(found, role, rules)]
 
 
-def _forgotten(found: Object, known: list[Role], named: list[Role], rules: Rules) -> Iterator[Fault]:
+def _forgotten(found: Object, known: list[Role], named: list[Role], rules: Rules) -> Iterator[Finding]:
     """Roles without labels whose name is nearly that of a group of the rule that no role here names."""
     labels = [labels_at(found, at) for role in named for at in role.labels.values()]
     _, rule = rules.find(found.namespace, _meant(labels[0], RULE_LABEL))
@@ -95,10 +95,10 @@ def _forgotten(found: Object, known: list[Role], named: list[Role], rules: Rules
             message = f"{what} has no labels, and nothing else here is of group {shown(group)} of the rule"
             where = ".".join(map(str, path))
             hint = f"write the three labels at {where}: without them its pods are neither counted nor held"
-            yield Fault("RoleWithoutLabels", path, message, hint, "warning")
+            yield Finding("RoleWithoutLabels", path, message, hint, "warning")
 
 
-def place_faults(found: Object, path: Path, what: str, rules: Rules, *, moved: str = "") -> Iterator[Fault]:
+def place_faults(found: Object, path: Path, what: str, rules: Rules, *, moved: str = "") -> Iterator[Finding]:
     """What is wrong with the labels at `path`, `moved` being the rule's name where admission has moved it."""
     labels = labels_at(found, path)
     labels = {RULE_LABEL: moved, **labels} if moved else labels
@@ -111,7 +111,7 @@ def place_faults(found: Object, path: Path, what: str, rules: Rules, *, moved: s
         near = rules.nearest(found.namespace, name)
         hint = "lint the rule's file together with what names it; it must be in the same namespace"
         hint = f"did you mean {near}?" if near else hint
-        yield Fault("RuleNotFound", (*path, RULE_LABEL), message, hint, "warning")
+        yield Finding("RuleNotFound", (*path, RULE_LABEL), message, hint, "warning")
     unknown = unknown_group(group, rule.groups) if rule is not None and group else None
     if unknown is not None:
         yield _at(path, unknown)
@@ -119,7 +119,7 @@ def place_faults(found: Object, path: Path, what: str, rules: Rules, *, moved: s
 
 def size_faults(
     found: Object, path: Path, pods: int | None, pods_at: Path, rules: Rules, *, moved: str = ""
-) -> Iterator[Fault]:
+) -> Iterator[Finding]:
     """Whether an instance has other than the pods that the rule says for the group that the labels at `path` name."""
     labels = labels_at(found, path)
     name, group = moved or _meant(labels, RULE_LABEL), _meant(labels, GROUP_LABEL)
@@ -130,7 +130,7 @@ def size_faults(
         number = "1 pod" if pods == 1 else f"{pods} pods"
         message = f"{what} has {number}, but the rule says server_num_per_group {size} for {shown(group)}"
         hint = "make them equal; the workload's own number is what counts"
-        yield Fault("InstanceSizeMismatch", pods_at, message, hint, "warning")
+        yield Finding("InstanceSizeMismatch", pods_at, message, hint, "warning")
 
 
 def _all(found: Object, known: list[Role] | None) -> list[Role]:
@@ -154,17 +154,17 @@ def _inner(value: Value) -> Iterator[tuple[str | int, Value]]:
     yield from enumerate(value.items)
 
 
-def _role_faults(found: Object, role: Role, rules: Rules) -> Iterator[Fault]:
+def _role_faults(found: Object, role: Role, rules: Rules) -> Iterator[Finding]:
     named = {what: at for what, at in role.labels.items() if names_ours(labels_at(found, at))}
     (what, path), *others = named.items()
     if not role.is_instance:
         message = f"{what} has labels of an instance, and is none: it would be counted and held as one"
-        yield Fault("NotAnInstance", (*path, RULE_LABEL), message, "take the three labels off it", "warning")
+        yield Finding("NotAnInstance", (*path, RULE_LABEL), message, "take the three labels off it", "warning")
         return
     yield from place_faults(found, path, what, rules)
     for other in role.labels.keys() - named.keys():
         message = f"{other} has no label {RULE_LABEL}, and its pods belong to the same instance as those of {what}"
-        yield Fault("LabelsNotOnAll", role.labels[other], message, "write the three labels into every template")
+        yield Finding("LabelsNotOnAll", role.labels[other], message, "write the three labels into every template")
     yield from (fault for other in others for fault in _disagreements(found, (what, path), other))
     size = labels_pods(found, path) or role.pods
     yield from size_faults(found, path, size, role.pods_at, rules)
@@ -178,15 +178,15 @@ def labels_pods(found: Object, path: Path) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else None
 
 
-def _disagreements(found: Object, one: tuple[str, Path], other: tuple[str, Path]) -> Iterator[Fault]:
+def _disagreements(found: Object, one: tuple[str, Path], other: tuple[str, Path]) -> Iterator[Finding]:
     left, right = labels_at(found, one[1]), labels_at(found, other[1])
     for name in _OURS:
         if left.get(name) != right.get(name):
             message = f"label {name} is {shown(right.get(name))} in {other[0]} and {shown(left.get(name))} in {one[0]}"
-            yield Fault("LabelsDisagree", (*other[1], name), message, "their pods are one instance: write the same")
+            yield Finding("LabelsDisagree", (*other[1], name), message, "their pods are one instance: write the same")
 
 
-def _gate_faults(found: Object, role: Role) -> Iterator[Fault]:
+def _gate_faults(found: Object, role: Role) -> Iterator[Finding]:
     held = []
     for path in role.gates:
         gates = found.root.get(*path)
@@ -195,34 +195,34 @@ def _gate_faults(found: Object, role: Role) -> Iterator[Fault]:
         for index, name in enumerate(names):
             if name != GATE and difflib.SequenceMatcher(None, name, GATE).ratio() > 0.75:
                 message = f"the gate {shown(name)} is nobody's: nothing ever takes it off, and its pods never start"
-                yield Fault("GateUnknown", (*path, index, "name"), message, f"write {GATE}", cure=GATE)
+                yield Finding("GateUnknown", (*path, index, "name"), message, f"write {GATE}", cure=GATE)
                 held[-1] = True
     for path, has in zip(role.gates, held, strict=True):
         if not has and any(held):
             message = f"the gate {GATE} is missing here, and other pods of the same instance have it"
-            yield Fault("GateNotOnAll", path, message, "write it into every template of the instance")
+            yield Finding("GateNotOnAll", path, message, "write it into every template of the instance")
 
 
-def _gang_faults(found: Object, path: Path, pods: int | None) -> Iterator[Fault]:
+def _gang_faults(found: Object, path: Path, pods: int | None) -> Iterator[Finding]:
     at = (*path[:-1], "annotations", MIN_AVAILABLE)
     text = found.root.string_at(*at)
     if pods and text.isascii() and text.isdecimal() and len(text) < 9 and int(text) > pods:
         message = f"{MIN_AVAILABLE} is {text}, and an instance has {pods}: held instances keep all others from starting"
-        yield Fault("MinAvailableTooBig", at, message, f'write "{pods}", the pods of one instance', "warning")
+        yield Finding("MinAvailableTooBig", at, message, f'write "{pods}", the pods of one instance', "warning")
 
 
-def _reaches_no_pod(found: Object, known: list[Role]) -> Fault:
+def _reaches_no_pod(found: Object, known: list[Role]) -> Finding:
     places = dict.fromkeys(".".join(map(str, at)) for role in known if role.is_instance for at in role.labels.values())
     message = f"the labels of a {found.kind} itself reach no pod: no rule decides about its pods"
     hint = f"write them at {', '.join(places)}" if places else "write them into its pod templates"
     named = next((name for name in _OURS if name in labels_at(found, ("metadata", "labels"))), RULE_LABEL)
-    return Fault("LabelsReachNoPod", ("metadata", "labels", named), message, hint, on_key=True)
+    return Finding("LabelsReachNoPod", ("metadata", "labels", named), message, hint, on_key=True)
 
 
-def _kind_unknown(found: Object) -> Fault:
+def _kind_unknown(found: Object) -> Finding:
     message = f"kind {found.kind} is not known here: each of its pods counts as an instance of its own"
     hint = "annotations mind-cluster/instance and mind-cluster/instance-size say which pods belong together"
-    return Fault("KindUnknown", ("kind",), message, hint, "warning")
+    return Finding("KindUnknown", ("kind",), message, hint, "warning")
 
 
 def _meant(labels: dict[str, str], name: str) -> str:
@@ -230,5 +230,5 @@ def _meant(labels: dict[str, str], name: str) -> str:
     return labels.get(name) or labels.get(dict(misspelt(labels)).get(name, ""), "")
 
 
-def _at(path: Path, fault: Fault) -> Fault:
+def _at(path: Path, fault: Finding) -> Finding:
     return msgspec.structs.replace(fault, path=(*path, *fault.path[2:]))

@@ -10,7 +10,7 @@ import msgspec
 
 from scaler.names import BESIDE_LABEL, GROUP_LABEL, INSTALL_LABEL, JOB_ID_LABEL, KEPT_FOR_LABEL, NAMESPACE_LABEL
 from scaler.names import RULE_LABEL as RULE
-from scaler.rules.finding import Fault, shown
+from scaler.rules.finding import Finding, shown
 from scaler.rules.labels import LABELS, group_fault, label_faults, nearest
 
 APP_LABEL = "app"
@@ -26,20 +26,20 @@ _SHORTEST = 4
 """Letters of a part of a word in which a slip of the finger can be told from another word."""
 
 
-def all_label_faults(labels: Mapping[str, str], what: str) -> Iterator[Fault]:
+def all_label_faults(labels: Mapping[str, str], what: str) -> Iterator[Finding]:
     """What is wrong with the labels of `what` ("this job"); nothing where none is ours, or nearly."""
     meant = dict(misspelt(labels))
     for name, wrong in meant.items():
         message = f"label {wrong} means nothing; did you mean {name}?"
         hint = f"write {name}: {labels[wrong]}"
-        yield Fault("LabelMisspelt", (*LABELS, wrong), message, hint, on_key=True, cure=name)
+        yield Finding("LabelMisspelt", (*LABELS, wrong), message, hint, on_key=True, cure=name)
     yield from app_faults(labels)
     for fault in label_faults({**labels, **{name: labels[wrong] for name, wrong in meant.items()}}, what):
         if fault.path[-1] not in meant:
             yield fault
 
 
-def app_faults(labels: Mapping[str, str]) -> Iterator[Fault]:
+def app_faults(labels: Mapping[str, str]) -> Iterator[Finding]:
     """MindIE's own label `app` with a slip of the finger, on what belongs to a service."""
     app = labels.get(APP_LABEL, "")
     near = nearest(app, APPS) if app and JOB_ID_LABEL in labels and app not in APPS else ""
@@ -47,11 +47,11 @@ def app_faults(labels: Mapping[str, str]) -> Iterator[Fault]:
         sure = _is_alike(app, near)
         message = f"label app is {shown(app)}; ClusterD knows {near}, and makes no global rank table without it"
         level, cure = ("error", near) if sure else ("warning", "")
-        fault = Fault("AppUnknown", (*LABELS, APP_LABEL), message, f"write app: {near}", cure=cure)
+        fault = Finding("AppUnknown", (*LABELS, APP_LABEL), message, f"write app: {near}", cure=cure)
         yield msgspec.structs.replace(fault, level=level)
 
 
-def unknown_group(group: str, groups: tuple[str, ...]) -> Fault | None:
+def unknown_group(group: str, groups: tuple[str, ...]) -> Finding | None:
     """The fault of a group that the rule, which has `groups`, does not know, with its cure where that is sure."""
     fault = group_fault(group, groups)
     near = nearest(group, groups) if fault is not None else ""

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 
 from scaler.decide.explain import counts_in_words
-from scaler.rules.finding import Fault
+from scaler.rules.finding import Finding
 from scaler.rules.rule import Ratio, Rule
 from scaler.rules.shape import LIST
 
@@ -17,7 +17,7 @@ TOO_HIGH = 3
 """Times as many instances as the ratio below it has."""
 
 
-def step_faults(rule: Rule) -> Iterator[Fault]:
+def step_faults(rule: Rule) -> Iterator[Finding]:
     """A warning for each ratio that has `TOO_HIGH` times as many instances as the next smaller one, or more."""
     for index, (large, small) in enumerate(itertools.pairwise(rule.ratios)):
         most, least = (sum(ratio.counts.values()) for ratio in (large, small))
@@ -27,7 +27,7 @@ def step_faults(rule: Rule) -> Iterator[Fault]:
                 f"whoever scales the service to {least + 1} gets {most}"
             )
             hint = f"write ratios between the two, such as {counts_in_words(_between(rule, large, small))}"
-            yield Fault("HighStep", (LIST, index), message, hint, "warning")
+            yield Finding("HighStep", (LIST, index), message, hint, "warning")
 
 
 def _between(rule: Rule, large: Ratio, small: Ratio) -> dict[str, int]:

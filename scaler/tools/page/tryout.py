@@ -14,7 +14,7 @@ import msgspec
 from scaler.decide.decide import decide
 from scaler.decide.explain import target_in_words, words
 from scaler.decide.world import Action, Admit, Complete, Decision, Evict, Plan, Revoke, World
-from scaler.rules.document import findings, judge
+from scaler.rules.document import judge
 from scaler.rules.limits import MAX_BYTES
 from scaler.rules.rule import Rule
 from scaler.tools import counts
@@ -62,16 +62,14 @@ class Answer(msgspec.Struct, frozen=True):
 def try_rule(world: World, text: str, service: str) -> Answer:
     """What would be decided if the rule of `service` (a `str(ServiceKey)`) were this text. Raises LookupError for a
     service that has no jobs."""
-    found = [one for one in world.services if str(one.key) == service]
-    if not found:
+    named = [one for one in world.services if str(one.key) == service]
+    if not named:
         raise LookupError(f"no job of {service} is seen")
-    rule, faults = judge(text[: MAX_BYTES + 1])
-    said = tuple(
-        Finding(one.level, one.line, one.column, one.message, one.hint) for one in findings(faults, text)
-    )  # fmt: skip
+    rule, found = judge(text[: MAX_BYTES + 1])
+    said = tuple(Finding(one.level, one.line, one.column, one.message, one.hint) for one in found)
     if rule is None:
         return Answer(said, valid=False)
-    mine = found[0]
+    mine = named[0]
     others = msgspec.structs.replace(
         world,
         services=tuple(
