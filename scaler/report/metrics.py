@@ -24,8 +24,8 @@ from scaler.decide.world import NOBODY, Evict, Plan, Revoke, Service, ServiceKey
 from scaler.informers.changes import PodArrivedUngated
 from scaler.informers.informer import Informer
 from scaler.kube.api import Resource
-from scaler.report.conditions import conditions
 from scaler.report.service_metrics import ServiceSeries
+from scaler.report.service_reports import conditions
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)

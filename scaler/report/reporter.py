@@ -20,6 +20,7 @@ from scaler.clock import Clock, Slices
 from scaler.decide.explain import FACTS, words
 from scaler.decide.world import Note, Plan, Reason, ServiceKey, State, Verdict, Warning
 from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
+from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object
 from scaler.kube.errors import ConflictError, ForbiddenError, NotFoundError
 from scaler.kube.outbox import Outbox
@@ -30,7 +31,15 @@ from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Event, EventWriter
 from scaler.report.job_status import JobStatusWriter, JobSummary, already_says
 from scaler.report.metrics import Metrics
-from scaler.report.service_reports import RuleKey, ServiceReport, Subject, differs, differs_in_words
+from scaler.report.service_reports import (
+    InstanceReport,
+    RuleKey,
+    ServiceReport,
+    Subject,
+    differs,
+    differs_in_words,
+)
+from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import Name, encode, place_of, rule_of
 from scaler.workloads.ascendjob import has_failed
@@ -49,7 +58,6 @@ OF_RULE = frozenset({Warning.RULE_MISSING, Warning.RULE_INVALID})
 """Warnings that are about the rule's ConfigMap as well as about the service."""
 PATIENCE = 5.0
 """Seconds that a passing warning must last to become an event."""
-_SERVING_LABELS = (RULE_LABEL, GROUP_LABEL)
 _log = structlog.get_logger("report")
 
 
@@ -205,23 +213,31 @@ class Reporter:
     def _note_instance(self, report: ServiceReport, verdict: Verdict, *, changed: bool) -> None:
         """An event when state or reason changed, and the job's status when anything changed that it says."""
         uid = verdict.uid
-        before, was = self._instances.get(uid, (None, None))
+        before, was = self._instances.get(uid, (None, verdict))
         self._instances[uid] = (report, verdict)
-        known = was if before is not None and uid in before.subjects else None
-        same = known is not None and (known.state, known.reason) == (verdict.state, verdict.reason)
-        if uid in report.subjects and not same:
-            self._note_reason(report, verdict, known=known is not None)
-        if _has_status(report, verdict) and (changed or before is None or _job_differs(before, report, uid)):
-            self._outbox.mark(_Due(self._write_job_status, uid, report.rule.namespace, verdict.name))
+        one, old = report.instances.get(uid), before.instances.get(uid) if before is not None else None
+        if one is None:
+            return
+        if old is None or (was.state, was.reason) != (verdict.state, verdict.reason):
+            self._note_reason(report.plan, one, verdict, known=old is not None)
+        written = (old.job.resource_version, old.replicas) if old is not None and old.job is not None else None
+        job = self._job_of(uid)
+        if job is not None and (changed or written != (job.resource_version, one.replicas)):
+            self._outbox.mark(_Due(self._write_job_status, uid, job.namespace, verdict.name))
 
-    def _note_reason(self, report: ServiceReport, verdict: Verdict, *, known: bool) -> None:
-        """After a failover the job's own status says what was reported."""
-        record = report.jobs.get(verdict.uid)
-        job = record.object if record is not None else None
-        if (known or not _was_reported(job, verdict)) and _is_served(job, verdict):
-            warning = FACTS[verdict.reason].warns or (job is not None and has_failed(job))
-            subject = report.subjects[verdict.uid]
-            self._queue_event(partial(_reason_event, subject, verdict, report.plan, warning=warning), subject)
+    def _note_reason(self, plan: Plan, one: InstanceReport, verdict: Verdict, *, known: bool) -> None:
+        """Not what an earlier leader reported, as the job's own status says; where no status says so, that an instance
+        runs is not worth a second event. There are none about training jobs either, which have no label of ours."""
+        if one.job is None:
+            reported, failed, served = verdict.state is State.RUNNING, False, True
+        else:
+            job = one.job.object
+            labels = at(job, "metadata", "labels")
+            reported, failed = already_says(job, verdict), has_failed(job)
+            served = verdict.reason is not Reason.NOT_SERVED or RULE_LABEL in labels or GROUP_LABEL in labels
+        if served and (known or not reported):
+            warning = FACTS[verdict.reason].warns or failed
+            self._queue_event(partial(_reason_event, one.subject, verdict, plan, warning=warning), one.subject)
 
     def _note_warnings(self, report: ServiceReport, before: set[Note]) -> None:
         key = report.plan.key
@@ -302,29 +318,34 @@ class Reporter:
         with suppress(ForbiddenError):  # another install, which had the right, has left it
             await config_maps.remove(self._writer, *name)
 
+    def _job_of(self, uid: str) -> JobRecord | None:
+        """The job of an instance that was noted, where its status is ours to write."""
+        report, verdict = self._instances.get(uid, (None, None))
+        if report is None or verdict is None or verdict.reason is Reason.NOT_SERVED or uid not in report.instances:
+            return None
+        return report.instances[uid].job
+
     async def _write_job_status(self, uid: str) -> None:
-        noted = self._instances.get(uid)
-        if noted is None or not _has_status(*noted):
+        record = self._job_of(uid)
+        if record is None:
             return
-        record = noted[0].jobs[uid]
         with suppress(NotFoundError):  # the job is gone, and with it its status
             try:
                 await self._report_job(uid, record.object)
             except ConflictError:
                 # The job was written meanwhile, often by ourselves: once more on what is there now.
                 job = await self._writer.get(ASCEND_JOBS, record.namespace, record.name)
-                if job["metadata"]["uid"] == uid:
+                if job["metadata"]["uid"] == uid and self._job_of(uid) is not None:
                     await self._report_job(uid, job)
 
     async def _report_job(self, uid: str, job: Object) -> None:
-        noted = self._instances.get(uid)
-        if noted is None or not _has_status(*noted):
-            return
-        report, verdict = noted
+        report, verdict = self._instances[uid]
         instance = next(found for found in report.service.instances if found.uid == uid)
         started = self._clock.skew.stamp(instance.admitted_at)
-        summary = JobSummary(instance, verdict, words(verdict, report.plan), report.replicas[uid], started)
-        await self._job_statuses.report(job, summary)
+        replicas = report.instances[uid].replicas
+        await self._job_statuses.report(
+            job, JobSummary(instance, verdict, words(verdict, report.plan), replicas, started)
+        )
 
     async def _write_event(self, number: str) -> None:
         queued = self._events.pop(number, None)
@@ -348,31 +369,6 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
     return (*decided, *of_service, report.last_valid, report.alone, report.out_of_touch)
 
 
-def _has_status(report: ServiceReport, verdict: Verdict) -> bool:
-    """Whether the instance is a job whose status is ours to write."""
-    return verdict.uid in report.jobs and verdict.reason is not Reason.NOT_SERVED
-
-
-def _job_differs(before: ServiceReport, after: ServiceReport, uid: str) -> bool:
-    """Whether the job itself or its counts changed; what was decided about it is compared apart."""
-    old = before.jobs.get(uid)
-    changed = old is None or old.resource_version != after.jobs[uid].resource_version
-    return changed or before.replicas.get(uid) != after.replicas[uid]
-
-
-def _was_reported(job: Object | None, verdict: Verdict) -> bool:
-    """Whether an earlier leader did. Where no status says so, that it runs is not worth writing twice."""
-    return already_says(job, verdict) if job is not None else verdict.state is State.RUNNING
-
-
-def _is_served(job: Object | None, verdict: Verdict) -> bool:
-    """There are no events about training jobs, but about a job that names a rule by its labels."""
-    if job is None or verdict.reason is not Reason.NOT_SERVED:
-        return True
-    labels = (job.get("metadata") or {}).get("labels") or {}
-    return any(label in labels for label in _SERVING_LABELS)
-
-
 def _reason_event(subject: Subject, verdict: Verdict, plan: Plan, *, warning: bool) -> Event:
     return Event(subject, verdict.reason.value, words(verdict, plan), warning)
 
@@ -380,8 +376,8 @@ def _reason_event(subject: Subject, verdict: Verdict, plan: Plan, *, warning: bo
 def _subjects(report: ServiceReport, note: Note) -> Iterator[Subject]:
     """The instance that the note is about, or else the service, of which the object is found later, and the rule."""
     key = report.plan.key
-    if note.uid in report.subjects:
-        yield report.subjects[note.uid]
+    if note.uid in report.instances:
+        yield report.instances[note.uid].subject
     if key.rule and not note.uid:
         yield Subject(ELASTIC_SERVICES.api_version, ELASTIC_SERVICES.kind, key.namespace, key.rule)
         if note.warning in OF_RULE:

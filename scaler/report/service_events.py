@@ -6,14 +6,20 @@ and which one the service works towards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 
 from scaler.decide.explain import counts_in_words
 from scaler.decide.world import Reason, State
 from scaler.kube.api import Object
-from scaler.report.conditions import Statement, number_in_words
-from scaler.report.service_status import RESTING, RULE_VALID, SCALING_LIMITED
+from scaler.report.service_status import (
+    RESTING,
+    RULE_VALID,
+    SCALING_LIMITED,
+    Statement,
+    number_in_words,
+    runs_in_words,
+)
 
 GONE = "it is deleted, or its labels name another service now"
 _NAMED = 3
@@ -55,13 +61,11 @@ def _of_rule(before: Object, after: Object) -> Iterator[Statement]:
         ratios, old = _ladder(after), _ladder(before)
         words = f"{ratios}; before: {old}" if ratios != old else f"the ratios are the same, {ratios}"
         yield Statement(ServiceEventReason.RULE_CHANGED, f"another rule is in force: {words}; now {_runs(after)}")
-    if was.get("paused", False) != now["paused"]:
-        if now["paused"]:
-            yield Statement(
-                ServiceEventReason.PAUSED, "the rule holds everything that does not run yet (mind-cluster/paused)"
-            )
-        else:
-            yield Statement(ServiceEventReason.RESUMED, "the rule does not pause the service any more")
+    if now["paused"] and not was.get("paused", False):
+        words = "the rule holds everything that does not run yet (mind-cluster/paused)"
+        yield Statement(ServiceEventReason.PAUSED, words)
+    if was.get("paused", False) and not now["paused"]:
+        yield Statement(ServiceEventReason.RESUMED, "the rule does not pause the service any more")
     if not _holds(before, RULE_VALID) and _holds(after, RULE_VALID):
         yield Statement(ServiceEventReason.RULE_VALID, f"the rule is valid: {_ladder(after)}")
 
@@ -79,9 +83,10 @@ def _losses(before: Object, after: Object) -> Iterator[Statement]:
     lost = _lost(before, after) if after["reason"] != RESTING else []
     if lost and _size(runs) <= _size(ran):
         reason = ServiceEventReason.DEGRADED if _size(runs) < _size(ran) else ServiceEventReason.INSTANCE_LOST
-        yield Statement(
-            ServiceEventReason.UNAVAILABLE if ran and not runs else reason, f"lost {_few(lost)}; {_runs(after)}"
-        )
+        if ran and not runs:
+            reason = ServiceEventReason.UNAVAILABLE
+        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        yield Statement(reason, f"lost {', '.join(lost[:_NAMED])}{more}; {_runs(after)}")
 
 
 def _gains(before: Object, after: Object) -> Iterator[Statement]:
@@ -118,15 +123,10 @@ def _lost(before: Object, after: Object) -> list[str]:
     return lost
 
 
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
-
-
 def _runs(status: Object) -> str:
     """`runs 1 group0 + 1 group1, works towards 2 group0 + 1 group1`."""
     current, target = status.get("currentRatio"), status.get("targetRatio")
-    runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
+    runs = runs_in_words(current)
     if status["reason"] == RESTING:
         return "the service rests"
     if status["reason"] == ServiceEventReason.COMPLETE and status.get("wanted", "all") != "all":

@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from scaler.decide.explain import ABOUT_ROOM
 from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
-from scaler.report.conditions import Conditions, conditions, running_index
+from scaler.report.service_reports import Conditions, conditions, running_index
 from scaler.rules.rule import Rule
 
 MOST_OF_NAMESPACE, MOST = 200, 2000
@@ -26,6 +26,16 @@ MOST_NAMESPACES = 100
 _DURATION: Final = (0.1, 1, 5, 15, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600)
 _COMING = frozenset({Reason.WAITING_FOR_SCHEDULER, Reason.STARTING})
 _WITHOUT_ROOM = ABOUT_ROOM - _COMING
+_SERVICE = ("namespace", "rule", "job_id")
+_GAUGES = {
+    "scaler_service_available": "1 while every group runs what the smallest ratio names, or it rests, else 0.",
+    "scaler_service_complete": "1 while the largest ratio runs that its jobs and spec.replicas allow, else 0.",
+    "scaler_service_rule_valid": "1 while the service's rule exists and has no error, else 0.",
+    "scaler_service_ratio_index": "Ratio that runs, 0 = the largest of the rule; absent while none does.",
+    "scaler_service_target_ratio_index": "Ratio that is worked towards; absent without a rule in force.",
+    "scaler_service_unavailable_since_timestamp_seconds": "Since when it is not available; absent while it is.",
+    "scaler_service_wanted_instances": "Instances of the largest ratio that spec.replicas allows; 0 = it rests.",
+}
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -68,9 +78,9 @@ class ServiceSeries:
         """What was decided at `now`."""
         if not plan.key.rule:
             return
-        now_holds = available, complete, _ = conditions(service, plan)
-        running = running_index(service, plan.groups)
-        after = Standing(plan, service.rule, now_holds, running, _wanted(service, plan))
+        holds = available, complete, _ = conditions(service, plan)
+        wanted = min(plan.replicas, service.rule.largest.total) if service.rule is not None else None
+        after = Standing(plan, service.rule, holds, running_index(service, plan.groups), wanted)
         before = self._services.get(plan.key)
         if before is not None and (before.rule, before.wanted) == (after.rule, after.wanted):
             after = _continued(before, after, now)
@@ -80,12 +90,11 @@ class ServiceSeries:
             self._degraded.observe(now - after.fault_at)
             after = msgspec.structs.replace(after, fault_at=0.0)
         since = before.unavailable_since if before is not None else 0.0
-        room = not complete and _has_room(plan)
         self._services[plan.key] = msgspec.structs.replace(
             after,
             unavailable_since=0.0 if available else since or now,
             was_complete=complete or after.was_complete,
-            room_at=(after.room_at or now) if room else 0.0,
+            room_at=(after.room_at or now) if not complete and _has_room(plan) else 0.0,
         )
 
     def forget(self, key: ServiceKey) -> None:
@@ -94,50 +103,38 @@ class ServiceSeries:
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """For the registry. The worst first where not all are shown."""
-        available, complete, valid, ratio, target, since, wanted, instances, left_out = families = _families()
-        everyone = list(self._services.items())  # at once: the loop goes on in another thread
-        shown, others = _chosen(everyone)
+        families = {name: GaugeMetricFamily(name, text, labels=_SERVICE) for name, text in _GAUGES.items()}
+        of_state = (*_SERVICE, "state", "reason")
+        instances = GaugeMetricFamily("scaler_service_instances", "Instances of a service.", labels=of_state)
+        text = "Services without series of their own."
+        left_out = GaugeMetricFamily("scaler_services_left_out", text, labels=("namespace",))
+        shown, others = _chosen(list(self._services.items()))  # copied at once: the loop goes on in another thread
         for key, standing in shown:
             labels = (key.namespace, key.rule, key.job_id)
-            available.add_metric(labels, standing.conditions.available)
-            complete.add_metric(labels, standing.conditions.complete)
-            valid.add_metric(labels, standing.conditions.rule_valid)
-            if standing.running >= 0:
-                ratio.add_metric(labels, standing.running)
-            if standing.plan.target_index >= 0:
-                target.add_metric(labels, standing.plan.target_index)
-            if standing.unavailable_since:
-                since.add_metric(labels, standing.unavailable_since)
-            if standing.wanted is not None:
-                wanted.add_metric(labels, standing.wanted)
+            for name, value in _values(standing).items():
+                if value is not None:
+                    families[name].add_metric(labels, value)
             counts = Counter((verdict.state.value, verdict.reason.value) for verdict in standing.plan.verdicts)
             for state_and_reason, number in counts.items():
                 instances.add_metric((*labels, *state_and_reason), number)
         for namespace, number in others.most_common(MOST_NAMESPACES):
             left_out.add_metric((namespace,), number)
-        yield from families
+        yield from (*families.values(), instances, left_out)
 
 
-def _families() -> list[GaugeMetricFamily]:
-    """In the order in which `collect` fills them."""
-    labels = ("namespace", "rule", "job_id")
-    texts = {
-        "scaler_service_available": "1 while every group runs what the smallest ratio names, or it rests, else 0.",
-        "scaler_service_complete": "1 while the largest ratio runs that its jobs and spec.replicas allow, else 0.",
-        "scaler_service_rule_valid": "1 while the service's rule exists and has no error, else 0.",
-        "scaler_service_ratio_index": "Ratio that runs, 0 = the largest of the rule; absent while none does.",
-        "scaler_service_target_ratio_index": "Ratio that is worked towards; absent without a rule in force.",
-        "scaler_service_unavailable_since_timestamp_seconds": "Since when it is not available; absent while it is.",
-        "scaler_service_wanted_instances": "Instances of the largest ratio that spec.replicas allows; 0 = it rests.",
+def _values(standing: Standing) -> dict[str, float | None]:
+    """Of each of `_GAUGES`; None = it is absent."""
+    available, complete, rule_valid = standing.conditions
+    target = standing.plan.target_index
+    return {
+        "scaler_service_available": available,
+        "scaler_service_complete": complete,
+        "scaler_service_rule_valid": rule_valid,
+        "scaler_service_ratio_index": standing.running if standing.running >= 0 else None,
+        "scaler_service_target_ratio_index": target if target >= 0 else None,
+        "scaler_service_unavailable_since_timestamp_seconds": standing.unavailable_since or None,
+        "scaler_service_wanted_instances": standing.wanted,
     }
-    singles = [GaugeMetricFamily(name, text, labels=labels) for name, text in texts.items()]
-    instances = GaugeMetricFamily(
-        "scaler_service_instances", "Instances of a service.", labels=(*labels, "state", "reason")
-    )
-    left_out = GaugeMetricFamily(
-        "scaler_services_left_out", "Services without series of their own.", labels=("namespace",)
-    )
-    return [*singles, instances, left_out]
 
 
 def _continued(before: Standing, after: Standing, now: float) -> Standing:
@@ -151,10 +148,6 @@ def _continued(before: Standing, after: Standing, now: float) -> Standing:
         fault_at=0.0 if after.conditions.complete else fault_at,
         room_at=before.room_at,
     )
-
-
-def _wanted(service: Service, plan: Plan) -> int | None:
-    return min(plan.replicas, service.rule.largest.total) if service.rule is not None else None
 
 
 def _has_room(plan: Plan) -> bool:

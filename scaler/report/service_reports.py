@@ -1,20 +1,23 @@
-"""What the reporter works from after a pass: one frozen value per service, from its plan and the cache; and whether a
-plan is to be reported. Pure.
+"""What the reporter works from after a pass: one frozen value per service, from its plan and the cache. Pure.
+
+Beside it: which conditions hold of a service, and whether its plan is to be reported.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from scaler.decide.explain import ABOUT_ROOM
-from scaler.decide.world import Plan, Reason, Service, State, Tally
+from scaler.decide.world import GroupPlan, Plan, Service, Tally
 from scaler.informers.cache import Cache
 from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
 from scaler.report.job_status import ReplicaStatuses, replica_statuses
+from scaler.rules.rule import Ratio
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid, Name
 
@@ -32,17 +35,24 @@ class Subject(NamedTuple):
     uid: str = ""
 
 
+class InstanceReport(msgspec.Struct, frozen=True, gc=False):
+    """The objects of one instance."""
+
+    subject: Subject
+    """Its job, or the first pod of an instance that is known from its pods alone."""
+    job: JobRecord | None = None
+    """An AscendJob whose status the scaler writes."""
+    replicas: ReplicaStatuses = {}
+    """The pods of `job`."""
+
+
 class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     """One service after one pass."""
 
     service: Service
     plan: Plan
-    jobs: Mapping[str, JobRecord] = {}
-    """Owner uid -> AscendJob as the cache has it, where its status is ours to write."""
-    subjects: Mapping[str, Subject] = {}
-    """Instance uid -> the object of events about it; there are none about any other."""
-    replicas: Mapping[str, ReplicaStatuses] = {}
-    """Owner uid -> its pods, of those in `jobs` and perhaps more."""
+    instances: Mapping[str, InstanceReport] = {}
+    """By uid; without those of which the cache has no object."""
     rule_uid: str = ""
     """uid of the rule ConfigMap that exists now; "" when there is none."""
     last_valid: LastValid | None = None
@@ -57,49 +67,62 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
         return RuleKey(self.plan.key.namespace, self.plan.key.rule)
 
 
+class Conditions(NamedTuple):
+    """Of one service that names a rule."""
+
+    available: bool
+    """Every group runs at least what the smallest ratio names, or the service rests."""
+    complete: bool
+    """It runs the largest ratio that its jobs, and the number of instances that are wanted, allow."""
+    rule_valid: bool
+    """Its rule exists and has no error. An invalid one leaves the last valid one in force."""
+
+
 def report_of(
     state: ClusterState, service: Service, plan: Plan, *, alone: str = "", out_of_touch: str = ""
 ) -> ServiceReport:
     """What was decided about one service, with the objects that it was decided about. `alone`: why no service is
     weighed against others now; `out_of_touch`: why nothing is decided now."""
-    cache, rule = state.cache, state.rule(service.key)
-    jobs = cache.jobs_of(service.key)
-    ours = {instance.uid for instance in service.instances if instance.made_by_us}
-    return ServiceReport(
-        service=service,
-        plan=plan,
-        jobs={job.uid: job for job in jobs if job.uid in ours and job.text},
-        subjects={
-            instance.uid: subject
-            for instance in service.instances
-            if (subject := _subject(cache, instance.uid)) is not None
-        },
-        replicas={job.uid: replica_statuses(job.job, _phases(cache, job.uid)) for job in jobs if job.uid in ours},
-        rule_uid=rule.uid,
-        last_valid=rule.last_valid,
-        alone=alone or _why_alone(service),
-        out_of_touch=out_of_touch,
-    )
+    rule = state.rule(service.key)
+    if not alone and service.rule is None:
+        alone = "no rule in force"
+    elif not alone and not service.options.arbitration:
+        alone = 'annotation mind-cluster/arbitration: "off"'
+    instances = {one.uid: _instance(state.cache, one.uid, ours=one.made_by_us) for one in service.instances}
+    seen = {uid: found for uid, found in instances.items() if found is not None}
+    return ServiceReport(service, plan, seen, rule.uid, rule.last_valid, alone, out_of_touch)
 
 
-def _why_alone(service: Service) -> str:
-    if service.rule is None:
-        return "no rule in force"
-    return "" if service.options.arbitration else 'annotation mind-cluster/arbitration: "off"'
+def _instance(cache: Cache, uid: str, *, ours: bool) -> InstanceReport | None:
+    job, pods = cache.job(uid), cache.pods_of(uid).values()
+    if job is None:
+        first = min(pods, key=lambda pod: pod.name, default=None)
+        if first is None:
+            return None
+        return InstanceReport(Subject(PODS.api_version, PODS.kind, first.namespace, first.name, first.uid))
+    resource = ASCEND_JOBS if job.kind == ASCEND_JOBS.kind else VOLCANO_JOBS
+    subject = Subject(resource.api_version, resource.kind, job.namespace, job.name, job.uid)
+    if not ours or not job.text:
+        return InstanceReport(subject)
+    phases = {pod.name: pod.phase for pod in pods if not pod.terminating}
+    return InstanceReport(subject, job, replica_statuses(job.job, phases))
 
 
-def _subject(cache: Cache, uid: str) -> Subject | None:
-    """The job, or the first pod of an instance that is known from its pods alone."""
-    job = cache.job(uid)
-    if job is not None:
-        resource = ASCEND_JOBS if job.kind == ASCEND_JOBS.kind else VOLCANO_JOBS
-        return Subject(resource.api_version, resource.kind, job.namespace, job.name, job.uid)
-    first = min(cache.pods_of(uid).values(), key=lambda pod: pod.name, default=None)
-    return Subject(PODS.api_version, PODS.kind, first.namespace, first.name, first.uid) if first is not None else None
+def conditions(service: Service, plan: Plan) -> Conditions:
+    """Those of a service with this plan."""
+    return Conditions(plan.serves, plan.complete, service.rule is not None and service.problem is None)
 
 
-def _phases(cache: Cache, uid: str) -> dict[str, str]:
-    return {pod.name: pod.phase for pod in cache.pods_of(uid).values() if not pod.terminating}
+def running_index(service: Service, groups: Mapping[str, GroupPlan]) -> int:
+    """Index of the largest ratio of which every group runs what it names, 0 = the rule's largest; -1 for none."""
+    ratios = service.rule.ratios if service.rule else ()
+    running = {name: group.running for name, group in groups.items()}
+
+    def runs(ratio: Ratio) -> bool:
+        return all(running.get(name, 0) >= number for name, number in ratio.counts.items())
+
+    index = bisect_left(ratios, True, key=runs)  # ratios never rise from first to last, and a rule may have 10,000
+    return index if index < len(ratios) else -1
 
 
 def waits_for_room(plan: Plan) -> bool:
@@ -116,8 +139,7 @@ def arbitration_waits(tally: Tally | None) -> bool:
 
 def differs(before: Plan, plan: Plan) -> bool:
     """Whether people would see another state, reason or number."""
-    same = before is plan or (_numbers(before) == _numbers(plan) and _reasons(before) == _reasons(plan))
-    return not same
+    return before is not plan and _in_numbers(before) != _in_numbers(plan)
 
 
 def differs_in_words(before: Plan, plan: Plan) -> bool:
@@ -125,9 +147,6 @@ def differs_in_words(before: Plan, plan: Plan) -> bool:
     return before is not plan and (before.verdicts != plan.verdicts or before.notes != plan.notes)
 
 
-def _numbers(plan: Plan) -> tuple[object, ...]:
-    return plan.target_index, plan.target, plan.complete, plan.serves, plan.groups, plan.replicas
-
-
-def _reasons(plan: Plan) -> list[tuple[str, State, Reason]]:
-    return [(verdict.uid, verdict.state, verdict.reason) for verdict in plan.verdicts]
+def _in_numbers(plan: Plan) -> tuple[object, ...]:
+    reasons = [(verdict.uid, verdict.state, verdict.reason) for verdict in plan.verdicts]
+    return plan.target_index, plan.target, plan.complete, plan.serves, plan.groups, plan.replicas, reasons

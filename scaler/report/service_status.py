@@ -6,16 +6,17 @@ they are carried over from the status that was written before. Must not write an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
 from scaler.decide.explain import FACTS, counts_in_words, words
-from scaler.decide.world import GroupPlan, Instance, Plan, Service, ServiceKey, State, Verdict
-from scaler.kube.api import Object
-from scaler.report.conditions import Statement, conditions, running_index, scaling_limited, selector_of, wanted_of
-from scaler.report.service_reports import ServiceReport
+from scaler.decide.world import Plan, Service, ServiceKey, State, Verdict
+from scaler.kube.api import ASCEND_JOBS, Object
+from scaler.names import JOB_ID_LABEL, RULE_LABEL
+from scaler.report.service_reports import ServiceReport, conditions, running_index
 from scaler.rules.rule import ALL
 
 MAX_INSTANCES = 1600
@@ -26,6 +27,8 @@ MAX_NODES = 8
 """Of one instance."""
 MAX_WORDS = 500
 MAX_NAME = 253
+MAX_SELECTOR = 16_384
+"""Characters; a job's name has 63 at most."""
 MAX_BYTES = 900 * 1024
 """The API server takes about 1 MiB per object, and keeps who owns which field in it, too."""
 _QUIET = frozenset({State.RUNNING, State.FINISHED})
@@ -33,6 +36,16 @@ _QUIET = frozenset({State.RUNNING, State.FINISHED})
 AVAILABLE, COMPLETE, DEGRADED, RULE_VALID = "Available", "Complete", "Degraded", "RuleValid"
 SCALING_LIMITED = "ScalingLimited"
 RESTING = "Resting"
+JOB_LABEL = "training.kubeflow.org/job-name"
+"""Of every pod of an AscendJob, of ours or of Ascend Operator; the labels of the job itself do not reach its pods."""
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+
+
+class Statement(NamedTuple):
+    """Why something holds of a service, or what has happened to it: a word of our API, and a sentence for people."""
+
+    reason: str
+    message: str
 
 
 def status_of(report: ServiceReport, before: Object, now: str, *, generation: int = 0) -> Object:
@@ -41,9 +54,14 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
 
     See docs/reference/status.md and the schema in manifests/base/elasticservices.yaml for every field.
     """
-    plan = report.plan
-    current, because = current_ratio(report), reason_of(report)
+    plan, service = report.plan, report.service
+    ratios, index = service.rule.ratios if service.rule else (), running_index(service, plan.groups)
+    current = _ratio(index, ratios[index].counts) if index >= 0 else None
+    because = _reason(report)
     groups = _groups_to_show(plan)
+    rule: Object = {"paused": service.options.paused, "ratios": len(ratios)}
+    if report.last_valid is not None and service.rule is not None:
+        rule["inForce"] = report.last_valid.sha256
     status: Object = {
         "observedGeneration": generation,
         "running": _columns(groups, {name: group.running for name, group in plan.groups.items()}),
@@ -51,21 +69,23 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         "reason": because.reason,
         "message": because.message[:MAX_WORDS],
         "replicas": sum(group.running for group in plan.groups.values()),
-        "selector": selector_of(report.service),
-        "wanted": wanted_of(report.service),
-        "rule": _rule(report),
-        "ratios": [_counts(ratio.counts) for ratio in _ratios(report)[:MAX_RATIOS]],
+        "selector": selector_of(service),
+        "wanted": wanted_of(service),
+        "rule": rule,
+        "ratios": [_counts(ratio.counts) for ratio in ratios[:MAX_RATIOS]],
         "currentRatio": current,
         "targetRatio": _ratio(plan.target_index, plan.target) if plan.target_index >= 0 else None,
-        "groups": [_group(name, plan.groups[name]) for name in groups],
+        "groups": [_group(name, plan) for name in groups],
         "alone": report.alone[:MAX_WORDS],
         "outOfTouch": report.out_of_touch[:MAX_WORDS],
         "warnings": _warnings(plan),
         "conditions": _conditions(report, current, because, before, now),
     }
     status = {name: value for name, value in status.items() if value not in (None, "", [])}
-    status["since"] = before.get("since") or now if _is_unchanged(before, status) else now
-    return _fitting(status, _instances(report, before, now), len(_ratios(report)), len(plan.groups) - len(groups))
+    same = all(before.get(name) == status.get(name) for name in ("running", "target", "reason", "currentRatio"))
+    status["since"] = before.get("since") or now if same else now
+    left_out = {"groups": len(plan.groups) - len(groups), "ratios": max(0, len(ratios) - MAX_RATIOS)}
+    return _fitting(status, _instances(report, before, now), left_out)
 
 
 def without_jobs(key: ServiceKey, replicas: int) -> ServiceReport:
@@ -73,14 +93,13 @@ def without_jobs(key: ServiceKey, replicas: int) -> ServiceReport:
     return ServiceReport(Service(key, (), replicas=replicas), Plan(key, -1, {}, complete=False, groups={}, verdicts=()))
 
 
-def _fitting(status: Object, instances: Sequence[Object], ratios: int, groups: int) -> Object:
-    """With as many instances as there is room for, those that need attention first; `groups` are left out already."""
+def _fitting(status: Object, instances: Sequence[Object], left_out: Mapping[str, int]) -> Object:
+    """With as many instances as there is room for, those that need attention first; `left_out` is so already."""
     most = min(MAX_INSTANCES, len(instances))
     while True:
         ranked = sorted(range(len(instances)), key=lambda index: (instances[index]["state"] in _QUIET, index))
         status["instances"] = [instances[index] for index in sorted(ranked[:most])]
-        left_out = {"instances": len(instances) - most, "groups": groups, "ratios": max(0, ratios - MAX_RATIOS)}
-        status["leftOut"] = {what: number for what, number in left_out.items() if number}
+        status["leftOut"] = _without_empty({"instances": len(instances) - most, **left_out})
         if not status["leftOut"]:
             del status["leftOut"]
         if not most or len(msgspec.json.encode(status)) <= MAX_BYTES:
@@ -88,43 +107,30 @@ def _fitting(status: Object, instances: Sequence[Object], ratios: int, groups: i
         most //= 2
 
 
-def current_ratio(report: ServiceReport) -> Object | None:
-    """The largest ratio of which every group runs what it names; None while not even the smallest does."""
-    index = running_index(report.service, report.plan.groups)
-    return _ratio(index, _ratios(report)[index].counts) if index >= 0 else None
-
-
-def reason_of(report: ServiceReport) -> Statement:
+def _reason(report: ServiceReport) -> Statement:
     """Why the service is not complete: the first reason that does not follow from another."""
-    plan, problem = report.plan, report.service.problem
+    plan, service = report.plan, report.service
     if report.out_of_touch:
         return Statement("OutOfTouch", f"nothing is decided: {report.out_of_touch}")
-    if not report.service.instances:
+    if not service.instances:
         return Statement("NoJobs", "no job names this rule and this jobID")
-    if report.service.rule is None and problem is not None:
-        return Statement(problem.kind.value, problem.message)
-    if not plan.replicas and report.service.rule is not None:
-        return Statement(RESTING, _resting(plan))
+    if service.rule is None and service.problem is not None:
+        return Statement(service.problem.kind.value, service.problem.message)
+    if not plan.replicas and service.rule is not None:
+        left = sum(verdict.state not in (State.HELD, State.FINISHED) for verdict in plan.verdicts)
+        ending = f"; {left} have not ended yet" if left else ""
+        return Statement(RESTING, f"nothing is to run: spec.replicas is 0{ending}")
     if plan.complete:
-        return Statement("Complete", _complete(report))
+        limited = service.replicas < ALL and sum(plan.target.values()) == plan.replicas
+        runs = f"{scaling_limited(service, plan)[1].message}, which runs" if limited else ""
+        return Statement("Complete", runs or "the largest ratio that its jobs allow runs")
     waiting = [verdict for verdict in plan.verdicts if verdict.state not in _QUIET]
-    for verdict in sorted(waiting, key=lambda verdict: _rank(verdict, plan)):
-        return Statement(verdict.reason.value, f"{verdict.name}: {words(verdict, plan)}")
+    if waiting:
+        first = min(waiting, key=lambda verdict: _rank(verdict, plan))
+        return Statement(first.reason.value, f"{first.name}: {words(first, plan)}")
     for note in plan.notes:
         return Statement(note.warning.value, note.message)
     return Statement("Incomplete", "it works towards a larger ratio")
-
-
-def _resting(plan: Plan) -> str:
-    left = sum(verdict.state not in (State.HELD, State.FINISHED) for verdict in plan.verdicts)
-    return "nothing is to run: spec.replicas is 0" + (f"; {left} have not ended yet" if left else "")
-
-
-def _complete(report: ServiceReport) -> str:
-    plan = report.plan
-    if report.service.replicas < ALL and sum(plan.target.values()) == plan.replicas:
-        return f"{scaling_limited(report.service, plan)[1].message}, which runs"
-    return "the largest ratio that its jobs allow runs"
 
 
 def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
@@ -132,21 +138,6 @@ def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
     group = plan.groups.get(verdict.group or "")
     satisfied = group is None or group.running >= group.target
     return FACTS[verdict.reason].follows, satisfied, verdict.state is State.HELD
-
-
-def _is_unchanged(before: Object, now: Object) -> bool:
-    return all(before.get(name) == now.get(name) for name in ("running", "target", "reason", "currentRatio"))
-
-
-def _ratios(report: ServiceReport) -> Sequence[Any]:
-    return report.service.rule.ratios if report.service.rule else ()
-
-
-def _rule(report: ServiceReport) -> Object:
-    rule: Object = {"paused": report.service.options.paused, "ratios": len(_ratios(report))}
-    if report.last_valid is not None and report.service.rule is not None:
-        rule["inForce"] = report.last_valid.sha256
-    return rule
 
 
 def _columns(groups: Sequence[str], counts: Mapping[str, int]) -> str:
@@ -164,14 +155,12 @@ def _ratio(index: int, counts: Mapping[str, int]) -> Object:
 
 def _groups_to_show(plan: Plan) -> list[str]:
     """By name; when there are too many, those that have jobs first."""
-    groups = plan.groups
-    if len(groups) <= MAX_GROUPS:
-        return sorted(groups)
-    return sorted(sorted(groups, key=lambda name: (not groups[name].live, name))[:MAX_GROUPS])
+    return sorted(sorted(plan.groups, key=lambda name: (not plan.groups[name].live, name))[:MAX_GROUPS])
 
 
-def _group(name: str, group: GroupPlan) -> Object:
+def _group(name: str, plan: Plan) -> Object:
     """Without `admit` and `revoke`: they say what is about to happen, not what is."""
+    group = plan.groups[name]
     counted = {"target": group.target, "running": group.running, "inFlight": group.in_flight, "held": group.held}
     return {"name": name[:MAX_NAME], **counted, "live": group.live, "paired": group.paired}
 
@@ -189,28 +178,24 @@ def _warnings(plan: Plan) -> list[Object]:
 def _instances(report: ServiceReport, before: Object, now: str) -> list[Object]:
     known = {(found["uid"], found["state"], found["reason"]): found["since"] for found in before.get("instances") or ()}
     instances = {instance.uid: instance for instance in report.service.instances}
-    found = []
+    shown = []
     for verdict in report.plan.verdicts:
-        since = known.get((verdict.uid, verdict.state.value, verdict.reason.value), now)
-        found.append(_instance(verdict, instances.get(verdict.uid), words(verdict, report.plan), since))
-    return found
-
-
-def _instance(verdict: Verdict, instance: Instance | None, why: str, since: str) -> Object:
-    nodes = sorted({node for node, _ in instance.seats}) if instance is not None else []
-    found = {
-        "name": verdict.name,
-        "uid": verdict.uid,
-        "kind": instance.kind if instance is not None else "",
-        "group": verdict.group or "",
-        "state": verdict.state.value,
-        "reason": verdict.reason.value,
-        "message": why[:MAX_WORDS],
-        "since": since,
-        "nodes": nodes[:MAX_NODES],
-        "nodesLeftOut": max(0, len(nodes) - MAX_NODES),
-    }
-    return _without_empty(found)
+        instance = instances.get(verdict.uid)
+        nodes = sorted({node for node, _ in instance.seats}) if instance is not None else []
+        found = {
+            "name": verdict.name,
+            "uid": verdict.uid,
+            "kind": instance.kind if instance is not None else "",
+            "group": verdict.group,
+            "state": verdict.state.value,
+            "reason": verdict.reason.value,
+            "message": words(verdict, report.plan)[:MAX_WORDS],
+            "since": known.get((verdict.uid, verdict.state.value, verdict.reason.value), now),
+            "nodes": nodes[:MAX_NODES],
+            "nodesLeftOut": max(0, len(nodes) - MAX_NODES),
+        }
+        shown.append(_without_empty(found))
+    return shown
 
 
 def _without_empty(found: Object) -> Object:
@@ -223,23 +208,31 @@ def _without_empty(found: Object) -> Object:
 def _conditions(
     report: ServiceReport, current: Object | None, because: Statement, before: Object, now: str
 ) -> list[Object]:
-    problem, held = report.service.problem, conditions(report.service, report.plan)
-    runs = f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
-    serves = held.available and report.plan.replicas > 0
+    service, plan, problem = report.service, report.plan, report.service.problem
+    available, complete, rule_valid = conditions(service, plan)
+    serves = available and plan.replicas > 0
     found = {
-        AVAILABLE: (held.available, Statement("MinimumRuns", runs) if serves else because),
-        COMPLETE: (held.complete, because),
+        AVAILABLE: (available, Statement("MinimumRuns", runs_in_words(current)) if serves else because),
+        COMPLETE: (complete, because),
         DEGRADED: _degraded(report, current, because, before),
-        SCALING_LIMITED: scaling_limited(report.service, report.plan),
-        RULE_VALID: (
-            held.rule_valid,
-            Statement(problem.kind.value, problem.message) if problem else Statement("Valid", ""),
-        ),
+        SCALING_LIMITED: scaling_limited(service, plan),
+        RULE_VALID: (rule_valid, Statement(problem.kind.value, problem.message) if problem else Statement("Valid", "")),
     }
-    if not report.service.instances:
+    if not service.instances:
         del found[RULE_VALID]  # no rule is read for it
-    known = {found["type"]: found for found in before.get("conditions") or ()}
-    return [_condition(kind, *found[kind], known.get(kind, {}), now) for kind in found]
+    known = {was["type"]: was for was in before.get("conditions") or ()}
+    shown: list[Object] = []
+    for kind, (holds, (reason, message)) in found.items():
+        was, status = known.get(kind, {}), "True" if holds else "False"
+        since = was.get("lastTransitionTime", now) if was.get("status") == status else now
+        what = {"type": kind, "status": status, "reason": reason, "message": message[:MAX_WORDS]}
+        shown.append({**what, "lastTransitionTime": since})
+    return shown
+
+
+def runs_in_words(current: Object | None) -> str:
+    """`runs 2 group0 + 1 group1`, of a `currentRatio`."""
+    return f"runs {counts_in_words(current['counts'])}" if current else "the smallest ratio does not run"
 
 
 def _degraded(
@@ -250,13 +243,64 @@ def _degraded(
         return False, because
     was = any(found["type"] == DEGRADED and found["status"] == "True" for found in before.get("conditions") or ())
     ran, runs = (sum(ratio["counts"].values()) if ratio else 0 for ratio in (before.get("currentRatio"), current))
-    return (was or runs < ran), because if was or runs < ran else Statement("NothingLost", "")
+    return (True, because) if was or runs < ran else (False, Statement("NothingLost", ""))
 
 
-def _condition(kind: str, holds: bool, because: Statement, before: Object, now: str) -> Object:
-    status = "True" if holds else "False"
-    since = before.get("lastTransitionTime", now) if before.get("status") == status else now
-    return {
-        "type": kind, "status": status, "reason": because.reason, "message": because.message[:MAX_WORDS],
-        "lastTransitionTime": since,
-    }  # fmt: skip
+# Scaling
+
+
+def wanted_of(service: Service) -> str:
+    """`all`, or the number as it stands in `spec.replicas`."""
+    return "all" if service.replicas >= ALL else str(service.replicas)
+
+
+def number_in_words(wanted: str) -> str:
+    """`3 instances are wanted`."""
+    special = {
+        "all": "as many instances as the rule allows are wanted",
+        "0": "no instance is wanted",
+        "1": "1 instance is wanted",
+    }
+    return special.get(wanted, f"{wanted} instances are wanted")
+
+
+def scaling_limited(service: Service, plan: Plan) -> tuple[bool, Statement]:
+    """The condition of that name: fewer are wanted than can serve, so that the smallest ratio counts instead."""
+    said = f"{number_in_words(wanted_of(service))}; {_what_follows(service, plan)}"
+    if not service.replicas:
+        return False, Statement("NoneWanted", said)
+    if service.rule is None:
+        return False, Statement("NoRule", said)
+    if service.replicas < service.rule.smallest.total:
+        return True, Statement("BelowMinimum", said)
+    reason = "AllWanted" if service.replicas >= service.rule.largest.total else "WithinRule"
+    return False, Statement(reason, said)
+
+
+def _what_follows(service: Service, plan: Plan) -> str:
+    """`works up to 2 group0 + 1 group1`."""
+    rule, number = service.rule, service.replicas
+    if rule is None:
+        return "no valid rule has been seen"
+    allowed, aims = rule.limited(number).largest, rule.limited(plan.replicas).largest
+    works = f"works up to {counts_in_words(aims.counts)}"
+    if allowed.total < aims.total:
+        return f"{works} until mind-cluster/scale-down-delay is over"
+    if not number:
+        return "the service rests"
+    if number in (allowed.total, ALL):
+        return works
+    which = "smallest" if number < rule.smallest.total else "largest" if number > allowed.total else "next"
+    return f"the {which} ratio has {allowed.total}: {works}"
+
+
+def selector_of(service: Service) -> str:
+    """A label selector of its pods, never empty: an empty one stops every autoscaler. For an object of a user about a
+    service that cannot be it fits no pod."""
+    key = service.key
+    job_id = f"{JOB_ID_LABEL}={key.job_id}" if _LABEL_VALUE.fullmatch(key.job_id) else f"!{JOB_ID_LABEL}"
+    if service.instances and all(instance.kind == ASCEND_JOBS.kind for instance in service.instances):
+        names = sorted(instance.name for instance in service.instances if _LABEL_VALUE.fullmatch(instance.name))
+        chosen = f"{JOB_LABEL} in ({','.join(names)})"
+        return chosen if names and len(chosen) <= MAX_SELECTOR else f"{JOB_LABEL},{job_id}"
+    return f"{RULE_LABEL}={key.rule},{job_id}" if _LABEL_VALUE.fullmatch(key.rule) else f"{RULE_LABEL},!{RULE_LABEL}"

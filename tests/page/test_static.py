@@ -58,7 +58,7 @@ def test_every_step_of_what_to_do_next_is_translated() -> None:
 
 
 def test_the_standings_are_those_that_the_controller_says() -> None:
-    code = Path(service_status.__file__).read_text("utf-8")
+    code = Path(service_status.__file__).read_text("utf-8").partition("# Scaling\n")[0]
     assert set(re.findall(r'Statement\("(\w+)"', code)) == STANDINGS
 
 

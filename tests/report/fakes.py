@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,8 +13,7 @@ from scaler.decide.world import Service
 from scaler.informers.records import JobRecord
 from scaler.kube.api import ASCEND_JOBS, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
-from scaler.report.job_status import ReplicaStatuses
-from scaler.report.service_reports import ServiceReport, Subject
+from scaler.report.service_reports import InstanceReport, ServiceReport, Subject
 from scaler.sim.apiserver.patches import merge_patch
 from scaler.workloads.ascendjob import read_job
 from tests.builders import plan, service
@@ -113,13 +112,17 @@ def report(ratios: str, instances: str, **changes: Any) -> ServiceReport:
 
 def report_of(service: Service, **changes: Any) -> ServiceReport:
     jobs = changes.pop("jobs", None) or records(job(instance.name) for instance in service.instances)
-    kind = ASCEND_JOBS.api_version, ASCEND_JOBS.kind
-    subjects = {uid: Subject(*kind, found.namespace, found.name, found.uid) for uid, found in jobs.items()}
     plans = {} if "plan" in changes else {"plan": plan(service)}
-    replicas: dict[str, ReplicaStatuses] = {uid: {} for uid in jobs}
-    return ServiceReport(
-        **{"service": service, "jobs": jobs, "subjects": subjects, "replicas": replicas, **plans, **changes}
-    )
+    return ServiceReport(**{"service": service, "instances": reported(jobs), **plans, **changes})
+
+
+def reported(jobs: Mapping[str, JobRecord]) -> dict[str, InstanceReport]:
+    """The instances that are these jobs."""
+    kind = ASCEND_JOBS.api_version, ASCEND_JOBS.kind
+    return {
+        uid: InstanceReport(Subject(*kind, found.namespace, found.name, found.uid), found)
+        for uid, found in jobs.items()
+    }
 
 
 def records(objs: Iterable[Object]) -> dict[str, JobRecord]:

@@ -109,7 +109,9 @@ def test_the_next_leader_finds_it_and_writes_nothing() -> None:
 def test_a_cache_that_lags_behind_makes_no_second_write() -> None:
     async def story(cluster: SimCluster) -> None:
         stale = report(cluster, RUNS)
-        later = msgspec.structs.replace(report(cluster, "p0 Running, p1 Running, d0 Running"), jobs=stale.jobs)
+        later = msgspec.structs.replace(
+            report(cluster, "p0 Running, p1 Running, d0 Running"), instances=stale.instances
+        )
         await told(cluster, lambda to: to.note([stale]), lambda to: to.note([later]))
         assert all(job["status"]["conditions"][-1]["type"] == "Running" for job in cluster.peek(ASCEND_JOBS))
 

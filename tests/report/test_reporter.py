@@ -135,7 +135,7 @@ def test_the_next_leader_repeats_nothing() -> None:
     store = cluster()
     play(store, notes(LATER))
     written = list(store.log)
-    seen = msgspec.structs.replace(LATER, jobs=records(store[f"ascendjobs/{uid[4:]}"] for uid in LATER.jobs))
+    seen = report_of(LATER.service, jobs=records(store[f"ascendjobs/{uid[4:]}"] for uid in LATER.instances))
     play(store, notes(seen))
     assert store.log == written
 

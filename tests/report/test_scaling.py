@@ -23,10 +23,16 @@ from scaler.kube.api import (
     PatchType,
 )
 from scaler.kube.errors import ForbiddenError, UnknownOutcomeError
-from scaler.report.conditions import JOB_LABEL, MAX_SELECTOR, scaling_limited, selector_of
 from scaler.report.elastic_services import _UNDECLARED
 from scaler.report.service_events import service_events
-from scaler.report.service_status import status_of, without_jobs
+from scaler.report.service_status import (
+    JOB_LABEL,
+    MAX_SELECTOR,
+    scaling_limited,
+    selector_of,
+    status_of,
+    without_jobs,
+)
 from scaler.rules.rule import ALL, RuleOptions
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.reading import label_predicate

@@ -7,9 +7,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from scaler.decide.world import Plan, Reason, RuleProblem, Service, ServiceKey, State, Verdict, Warning
-from scaler.report.conditions import Conditions, conditions, running_index
 from scaler.report.metrics import Metrics
 from scaler.report.service_metrics import MOST, MOST_NAMESPACES, MOST_OF_NAMESPACE, ServiceSeries
+from scaler.report.service_reports import Conditions, conditions, running_index
 from tests.builders import KEY, NOW, plan, rule, service
 
 LADDER = "2P1D > 1P1D"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scaler.kube.api import ASCEND_JOBS, Object
-from scaler.report.conditions import JOB_LABEL
+from scaler.report.service_status import JOB_LABEL
 from scaler.tools.deployed.objects import diff, document
 from scaler.tools.deployed.rollout import Change, Rollout
 from scaler.tools.deployed.standing import Ladder, Part, Standing
