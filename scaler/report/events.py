@@ -81,28 +81,25 @@ class Filter:
     REFILL = 60.0
 
     def __init__(self) -> None:
-        self._histories: OrderedDict[Subject, tuple[str, float, float, float]] = OrderedDict()
+        self._histories: OrderedDict[Subject, tuple[str, float, float]] = OrderedDict()
+        """Name and time of the last event that was not a repetition, and how many more may be written at that time."""
 
     def objection(self, event: Event, now: float) -> str:
         """Why not to write this now: "repeated" when it was the last about this object, for REPEAT_AFTER; "spam" beyond
         a burst, then one event a minute, so that a flapping job cannot flood etcd. "" = to be written."""
-        name, at, tokens, since = self._histories.pop(event.subject, ("", 0.0, float(self.BURST), now))
-        repeated = name == event.event_name and now - at < REPEAT_AFTER
-        if not repeated:
-            name, at = event.event_name, now
-            tokens, since = min(self.BURST, tokens + (now - since) / self.REFILL), now
-        spam = not repeated and tokens < 1
-        self._histories[event.subject] = (name, at, tokens if repeated or spam else tokens - 1, since)
-        self._forget(now)
-        return "repeated" if repeated else "spam" if spam else ""
-
-    def _forget(self, now: float) -> None:
-        """The oldest, when they make no difference any more, or are too many."""
-        while self._histories:
-            _, at, _, since = next(iter(self._histories.values()))
-            if len(self._histories) <= _REMEMBERED and max(at, since) >= now - self.BURST * self.REFILL:
+        name, at, tokens = history = self._histories.pop(event.subject, ("", now, float(self.BURST)))
+        if name == event.event_name and now - at < REPEAT_AFTER:
+            self._histories[event.subject] = history
+            return "repeated"
+        tokens = min(self.BURST, tokens + (now - at) / self.REFILL)
+        spam = tokens < 1
+        self._histories[event.subject] = event.event_name, now, tokens if spam else tokens - 1
+        while self._histories:  # the oldest, when they make no difference any more, or are too many
+            _, at, _ = next(iter(self._histories.values()))
+            if len(self._histories) <= _REMEMBERED and at >= now - self.BURST * self.REFILL:
                 break
             self._histories.popitem(last=False)
+        return "spam" if spam else ""
 
 
 class EventWriter:
@@ -124,16 +121,13 @@ class EventWriter:
     async def write(self, event: Event) -> None:
         """Create it or count it up. What is refused would be refused again, and is dropped: the namespace is going, or
         events may not be written."""
+        namespace, name, now = event.subject.namespace, event.event_name, self._clock.server()
         try:
-            await self._create_or_count(event)
+            try:
+                await self._writer.create(EVENTS, namespace, event_object(event, now))
+            except AlreadyExistsError:
+                patch = repetition(await self._writer.get(EVENTS, namespace, name), now)
+                await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)
         except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
             self._metrics.report_dropped("event", "refused")
             _log.warning("event refused", about=event.subject.name, error=str(error))
-
-    async def _create_or_count(self, event: Event) -> None:
-        namespace, name, now = event.subject.namespace, event.event_name, self._clock.server()
-        try:
-            await self._writer.create(EVENTS, namespace, event_object(event, now))
-        except AlreadyExistsError:
-            patch = repetition(await self._writer.get(EVENTS, namespace, name), now)
-            await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)

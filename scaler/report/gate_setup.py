@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import structlog
 
-from scaler.kube.api import MUTATING_POLICY_BINDINGS, MUTATING_WEBHOOKS, KubeApi, Object, Resource, within
+from scaler.kube.api import MUTATING_POLICY_BINDINGS, MUTATING_WEBHOOKS, KubeApi, Resource, within
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.report.metrics import Metrics
 
@@ -48,9 +48,6 @@ class GateSetup:
             return NOT_SET_UP
         except KubeError:
             return UNKNOWN
-        return SET_UP if resource is MUTATING_POLICY_BINDINGS or _is_trusted(found) else NOT_TRUSTED
-
-
-def _is_trusted(configuration: Object) -> bool:
-    webhooks = configuration.get("webhooks") or []
-    return bool(webhooks) and all((webhook.get("clientConfig") or {}).get("caBundle") for webhook in webhooks)
+        webhooks = found.get("webhooks") or []
+        trusted = bool(webhooks) and all((webhook.get("clientConfig") or {}).get("caBundle") for webhook in webhooks)
+        return SET_UP if trusted or resource is MUTATING_POLICY_BINDINGS else NOT_TRUSTED

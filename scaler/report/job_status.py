@@ -85,7 +85,11 @@ def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] |
     if going or summary.verdict.state is State.FINISHED or final_condition(job) is not None:
         return None
     before = at(job, "status")
-    status = merge_diff(before, _status(before, summary, now))
+    after: dict[str, Any] = {"conditions": _new_conditions(_conditions(before), summary, now)}
+    after["replicaStatuses"] = summary.replicas
+    if summary.verdict.state in _ADMITTED and not before.get("startTime"):
+        after["startTime"] = rfc3339(summary.started) if summary.started > 0 else now
+    status = merge_diff(before, after)
     return _patch(job, status) if status or not before else None
 
 
@@ -157,14 +161,6 @@ def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     return diff
 
 
-def _status(before: Mapping[str, Any], summary: JobSummary, now: str) -> dict[str, Any]:
-    status: dict[str, Any] = {"conditions": _new_conditions(_conditions(before), summary, now)}
-    status["replicaStatuses"] = summary.replicas
-    if summary.verdict.state in _ADMITTED and not before.get("startTime"):
-        status["startTime"] = rfc3339(summary.started) if summary.started > 0 else now
-    return status
-
-
 def _conditions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [item for item in as_list(status.get("conditions")) if isinstance(item, dict)]
 
@@ -179,16 +175,13 @@ def _new_conditions(before: list[dict[str, Any]], summary: JobSummary, now: str)
         return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, summary.words), now)]
     because = (summary.verdict.reason.value, summary.words)
     stopped = [_condition(old[RUNNING], RUNNING, False, because, now)] if RUNNING in old else []
-    if not _restarts(summary):
+    # It has been whole before and is on its way again; a held one waits, as before its first start.
+    state = summary.verdict.state
+    again = state is State.BROKEN or (state in _ON_ITS_WAY and summary.instance.life.policy.rounds > 0)
+    if not again:
         return [*foreign, *stopped, _condition(old.get(CREATED), CREATED, True, because, now)]
     created = _condition(old.get(CREATED), CREATED, True, as_created, now)
     return [*foreign, created, *stopped, _condition(old.get(RESTARTING), RESTARTING, True, because, now)]
-
-
-def _restarts(summary: JobSummary) -> bool:
-    """It has been whole before and is on its way again; a held one waits, as before its first start."""
-    state = summary.verdict.state
-    return state is State.BROKEN or (state in _ON_ITS_WAY and summary.instance.life.policy.rounds > 0)
 
 
 def _condition(

@@ -31,20 +31,35 @@ def configure(
 ) -> None:
     """Set up logging of the whole process. `timestamp` gives now as text (Clock.micro_timestamp)."""
     out = stream or sys.stdout
+
+    def stamp(_logger: Any, _method: str, event: Event) -> Event:
+        with suppress(RuntimeError):  # before the loop runs there is no time
+            event["timestamp"] = timestamp()
+        return event
+
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
-        _stamp(timestamp),
+        stamp,
         structlog.processors.format_exc_info,
         _bound,
     ]
+    renderer: Any = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+    if log_format == "text":
+        renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(
-        processors=[*shared, _renderer(log_format)],
+        processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
         logger_factory=structlog.WriteLoggerFactory(out),
         cache_logger_on_first_use=False,
     )
-    _adopt_standard_library(shared, log_format, level, out)
+    of_libraries = logging.StreamHandler(out)
+    processors = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
+    of_libraries.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=processors))
+    root = logging.getLogger()
+    root.handlers[:] = [of_libraries]
+    # Their debug lines are about sockets, not about services.
+    root.setLevel(max(_number(level), logging.WARNING))
 
 
 class Level:
@@ -61,37 +76,8 @@ class Level:
         structlog.get_logger("log").warning("log level", now=self._now)
 
 
-def _adopt_standard_library(shared: list[Any], log_format: LogFormat, level: LogLevel, out: TextIO) -> None:
-    handler = logging.StreamHandler(out)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(log_format)],
-        )
-    )
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    # Their debug lines are about sockets, not about services.
-    root.setLevel(max(_number(level), logging.WARNING))
-
-
-def _renderer(log_format: LogFormat) -> Any:
-    if log_format == "json":
-        return structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
-    return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
-
-
 def _number(level: LogLevel) -> int:
     return logging.getLevelNamesMapping()[level.upper()]
-
-
-def _stamp(timestamp: Callable[[], str]) -> Callable[[Any, str, Event], Event]:
-    def stamp(_logger: Any, _method: str, event: Event) -> Event:
-        with suppress(RuntimeError):  # before the loop runs there is no time
-            event["timestamp"] = timestamp()
-        return event
-
-    return stamp
 
 
 def _bound(_logger: Any, _method: str, event: Event) -> Event:

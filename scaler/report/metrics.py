@@ -10,7 +10,7 @@ import asyncio
 import math
 import platform
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _REQUEST: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10)
 _MOST_RESOURCES: Final = 20
-"""Tenants may name any in their pods."""
+"""Tenants may name any in their pods; those of Kubernetes and Huawei come first."""
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -189,7 +189,9 @@ class Metrics:
         tally = tally or world.Tally()
         for name in ("serving", "minimums_waiting", "scale_ups_waiting", "in_backoff", "probing"):
             self._waiting.labels(name).set(getattr(tally, name))
-        shown = _most_telling(self._idle_resources | tally.idle.keys())
+        known = self._idle_resources | tally.idle.keys()
+        strange = [("/" in name and not name.startswith("huawei.com/"), name) for name in known]
+        shown = {name for _, name in sorted(strange)[:_MOST_RESOURCES]}
         for resource in self._idle_resources - shown:
             self._idle.remove(resource)
         for resource in shown:
@@ -213,12 +215,6 @@ class Metrics:
     def render(self) -> bytes:
         """The exposition text, format 0.0.4."""
         return prometheus_client.generate_latest(self.registry)
-
-
-def _most_telling(resources: Iterable[str]) -> set[str]:
-    """As many as are shown: first those of Kubernetes and Huawei."""
-    strange = [("/" in name and not name.startswith("huawei.com/"), name) for name in resources]
-    return {name for _, name in sorted(strange)[:_MOST_RESOURCES]}
 
 
 def _silence(informer: Informer[Any, Any], now: Callable[[], float]) -> float | None:

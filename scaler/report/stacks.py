@@ -26,7 +26,8 @@ _log = structlog.get_logger("stacks")
 
 def write_on(number: signal.Signals) -> None:
     """Write down all threads and all tasks of this loop whenever the signal comes; the tasks when the loop turns."""
-    asyncio.get_running_loop().add_signal_handler(number, _write_tasks)
+    stream = sys.__stderr__ or sys.stdout
+    asyncio.get_running_loop().add_signal_handler(number, lambda: print(tasks(), file=stream, end="", flush=True))
     faulthandler.register(number, file=sys.__stderr__ or 2, all_threads=True, chain=True)
 
 
@@ -53,24 +54,19 @@ def tasks() -> str:
     return "\n".join([f"{places.total()} tasks (outermost call first):", *lines, *left_out]) + "\n"
 
 
-def _write_tasks() -> None:
-    stream = sys.__stderr__ or sys.stdout
-    stream.write(tasks())
-    stream.flush()
-
-
 def _place(task: asyncio.Task[Any]) -> str:
     """Coroutine by coroutine, from the one that the task was made of to the one that waits."""
     calls: list[str] = []
     inner: Any = task.get_coro()
     while inner is not None and len(calls) < _DEEPEST:
-        frame = next((found for name in _FRAMES if (found := getattr(inner, name, None)) is not None), None)
+        frame = _first(inner, "cr_frame", "gi_frame", "ag_frame")
         if frame is not None:
             code = frame.f_code
             calls.append(f"{'/'.join(Path(code.co_filename).parts[-2:])}:{frame.f_lineno} {code.co_qualname}")
-        inner = next((found for name in _INNER if (found := getattr(inner, name, None)) is not None), None)
+        inner = _first(inner, "cr_await", "gi_yieldfrom", "ag_await")
     return " > ".join(calls) or "not begun"
 
 
-_FRAMES = ("cr_frame", "gi_frame", "ag_frame")
-_INNER = ("cr_await", "gi_yieldfrom", "ag_await")
+def _first(of: Any, *names: str) -> Any:
+    """The first of these attributes that it has."""
+    return next((found for name in names if (found := getattr(of, name, None)) is not None), None)
