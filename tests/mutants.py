@@ -1,25 +1,39 @@
-"""Code with one mistake in it, and the question who notices.
+"""Code with one mistake in it, and who notices: the histories or tests that are named for it.
 
-A mutant edits functions of modules that are loaded (`broken`), or a file in a copy of the tree (tests.decide.mutants).
-Either way `ask` puts the question to one mutant after the other.
+    nice python -m tests.mutants [--random N] [WORDS ...]
+
+WORDS choose by name and by who notices; without any all are tried. Mutants of the decision, each a sentence of the
+contract, are noticed by tests (`test_`, tests/decide/mutants.py), those of the controller by histories
+(tests/chaos/mutants.py). The exit code is 1 when one survives.
 """
 
 from __future__ import annotations
 
+import argparse
 import inspect
-import textwrap
+import multiprocessing
+import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from types import ModuleType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import hypothesis
+import pytest
+
+DECISION = Path(__file__).parent / "decide"
+OPTIONS = ("-x", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+HANGS = 900
+"""Seconds after which tests count as failed: none of the decision takes that long."""
 
 
 class Edit(NamedTuple):
-    """In `module`, the function or property `where` (`Class.method` or a plain name) has `new` instead of `old`."""
+    """In functions of `module` there is `new` instead of `old`, which is in its source exactly once."""
 
     module: ModuleType
-    where: str
     old: str
     new: str
 
@@ -29,69 +43,116 @@ class Mutant(NamedTuple):
 
     mistake: str
     module: ModuleType
-    where: str
     old: str
     new: str
-    aimed: str = ""
-    """Histories that bring it about (tests.chaos.aimed); "": random ones."""
+    by: str
+    """Who notices: a history (tests.chaos.mutants.failures_of), or names of test files of the decision."""
+    sentence: str = ""
+    """Where the contract says otherwise."""
     also: tuple[Edit, ...] = ()
-
-    @property
-    def edits(self) -> tuple[Edit, ...]:
-        return Edit(self.module, self.where, self.old, self.new), *self.also
 
 
 @contextmanager
 def broken(mutant: Mutant) -> Iterator[None]:
-    """The controller with this mistake in it."""
+    """The controller with this mistake in it. ValueError when it can no longer be made."""
     with ExitStack() as mended:
-        for edit in mutant.edits:
-            mended.enter_context(_edited(mutant.mistake, edit))
+        for module, old, new in (Edit(mutant.module, mutant.old, mutant.new), *mutant.also):
+            source = inspect.getsource(module)
+            if (found := source.count(old)) != 1:
+                raise ValueError(f"{mutant.mistake}: {module.__name__} has {found} of {old!r}")
+            before, after = (
+                _codes(compile(text, str(module.__file__), "exec")) for text in (source, source.replace(old, new))
+            )
+            changed = {name: code for name, code in after.items() if code != before[name]}
+            if not changed:
+                raise ValueError(f"{mutant.mistake}: {old!r} is in no function")
+            for name, code in changed.items():
+                function = _function(module, name)
+                mended.callback(setattr, function, "__code__", function.__code__)
+                function.__code__ = code
         yield
 
 
-@contextmanager
-def _edited(mistake: str, edit: Edit) -> Iterator[None]:
-    owner: Any = edit.module
-    *classes, name = edit.where.split(".")
-    for part in classes:
-        owner = getattr(owner, part)
-    original = getattr(owner, name)
-    function: Any = original.fget if isinstance(original, property) else original
-    source = textwrap.dedent(inspect.getsource(function))
-    if edit.old not in source:
-        raise ValueError(f"{mistake}: {edit.where} has no {edit.old!r} any more")
-    changed = source.replace(edit.old, edit.new)
-    made: dict[str, Any] = {}
-    exec(compile(f"from __future__ import annotations\n{changed}", name, "exec"), function.__globals__, made)  # noqa: S102
-    setattr(owner, name, made[name])
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
+def _codes(code: CodeType) -> dict[str, CodeType]:
+    """The functions of a module or class, methods included, by qualified name."""
+    found: dict[str, CodeType] = {}
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType) and not inner.co_name.startswith("<"):
+            is_function = inner.co_flags & inspect.CO_NEWLOCALS
+            found |= {inner.co_qualname: inner} if is_function else _codes(inner)
+    return found
 
 
-class Named(Protocol):
-    @property
-    def mistake(self) -> str: ...
+def _function(module: ModuleType, name: str) -> FunctionType:
+    """Below properties and decorators."""
+    found: Any = module
+    for part in name.split("."):
+        found = inspect.getattr_static(found, part)
+    while not isinstance(found, FunctionType) or hasattr(found, "__wrapped__"):
+        inside = ("__wrapped__", "__func__", "fget", "func")
+        found = next(getattr(found, where) for where in inside if hasattr(found, where))
+    return found
 
 
-_M = TypeVar("_M", bound=Named)
+def failing_test(files: list[str]) -> str:
+    """The first test in these files of the decision that fails, "" when all pass; in a process of its own."""
+    with multiprocessing.get_context("fork").Pool(1) as processes:
+        try:
+            return processes.apply_async(_failing_test, [files]).get(HANGS)
+        except multiprocessing.TimeoutError:
+            return f"no end within {HANGS} s"
 
 
-def ask(mutants: Iterable[_M], words: Iterable[str], noticed_by: Callable[[_M], str]) -> int:
-    """Ask about each mutant whose name has all of these words; a line for each. How many survived.
+def _failing_test(files: list[str]) -> str:
+    failed: list[str] = []
 
-    `noticed_by` names the test or history that notices, "" for none. SystemExit when no name fits.
-    """
-    chosen = [mutant for mutant in mutants if all(word in mutant.mistake for word in words)]
+    class Listener:
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            failed.extend([report.nodeid] if report.failed else [])
+
+    # The same examples each time, and none that failed with another mutant.
+    hypothesis.settings.register_profile("mutants", derandomize=True, database=None)
+    hypothesis.settings.load_profile("mutants")
+    paths = [str(DECISION / f"{name}.py") for name in files]
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        code = pytest.main([*OPTIONS, *paths], plugins=[Listener()])
+    if code not in (0, 1):
+        raise RuntimeError(f"the tests cannot be run: {code}")
+    return failed[0] if failed else ""
+
+
+def main() -> int:
+    """1 if any mutant survives. SystemExit when who should notice fails without a mistake: it would notice them all."""
+    from tests.chaos.mutants import MUTANTS as OF_CONTROLLER
+    from tests.chaos.mutants import failures_of
+    from tests.decide.mutants import MUTANTS as OF_DECISION
+
+    def found_by(by: str) -> str:
+        failures = [failing_test(by.split())] if by.startswith("test_") else failures_of(by)
+        return next((f"{by}: {failure}" for failure in failures if failure), "")
+
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="ask the random schedules below N instead")
+    parser.add_argument("words", nargs="*")
+    args = parser.parse_args()
+    everything = (*OF_DECISION, *OF_CONTROLLER)
+    chosen = [mutant for mutant in everything if all(word in f"{mutant.mistake} {mutant.by}" for word in args.words)]
     if not chosen:
-        raise SystemExit(f"no mutant's name has {' and '.join(words)} in it")
+        raise SystemExit(f"no mutant's name has {' and '.join(args.words)} in it")
+    at_random = [f"random {number}" for number in range(args.random)]
+    for by in at_random or sorted({mutant.by for mutant in chosen}):
+        if failure := found_by(by):
+            raise SystemExit(f"fails without any mistake: {failure}")
     survivors = 0
     for mutant in chosen:
         began = time.perf_counter()
-        who = noticed_by(mutant)
-        survivors += not who
-        verdict = f"killed by {who}" if who else "SURVIVED"
+        with broken(mutant):
+            found = next(filter(None, map(found_by, at_random or [mutant.by])), "")
+        survivors += not found
+        verdict = f"killed by {found}" if found else "SURVIVED"
         print(f"{mutant.mistake}: {verdict[:200]} ({time.perf_counter() - began:.0f} s)", flush=True)
-    return survivors
+    return bool(survivors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

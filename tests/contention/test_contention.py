@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from scaler.clock import Clock
-from scaler.decide import arbitration, nodes, reservations, turn
 from scaler.kube.api import ASCEND_JOBS, PODS, Object
 from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from tests.chaos.mutants import MUTANTS, failures_of
 from tests.chaos.replica import Life
 from tests.chaos.witness import Witness
 from tests.chaos.writes import Writes
@@ -73,25 +73,12 @@ def test_without_arbitration_the_same_judge_finds_fault() -> None:
     assert any("S10" in words for words in wrong)
 
 
-MISTAKES = (
-    ("unbound", 2, "L5", Mutant("a turn never ends", turn, "has_to_end", "return for_minimum or", "return False and")),
-    ("never-ending", 5, "L5", Mutant("what ends is waited for for ever", nodes, "Node.levels",
-                                     "deadline + due_back > now", "True")),
-    ("preempting", 4, "S3", Mutant("evicts whom it may not", reservations, "_may_lose", "return theirs < own",
-                                  "return True")),
-    ("preempting", 2, "S10", Mutant("releases on room to come", arbitration, "Arbitration._to_release",
-                                    "minimum.room is not Room.FREE", "False")),
-    ("on-twenty", 1, "L1", Mutant("reserves nothing", arbitration, "Arbitration._reserve_minimums",
-                                  "self.minimums.reserve(draft, self._would_wait)", "None")),
-)  # fmt: skip
-"""Story, seed, the promise that is broken, and the mistake that breaks it."""
-
-
-@pytest.mark.parametrize(("story", "seed", "promise", "mistake"), MISTAKES, ids=[one[3].mistake for one in MISTAKES])
-def test_a_broken_controller_is_noticed(story: str, seed: int, promise: str, mistake: Mutant) -> None:
-    with broken(mistake):
-        wrong = play(story, seed).failures
-    assert any(promise in words for words in wrong), wrong
+@pytest.mark.parametrize(
+    "mutant", [one for one in MUTANTS if one.by.startswith("story ")], ids=lambda mutant: mutant.mistake
+)
+def test_a_broken_controller_is_noticed(mutant: Mutant) -> None:
+    with broken(mutant):
+        assert failures_of(mutant.by)
 
 
 def test_a_seed_decides_who_comes_when_how_long_things_take_and_how_late_all_hear_of_it(tmp_path: Path) -> None:
