@@ -18,7 +18,7 @@ from operator import is_not, or_
 import structlog
 
 from scaler.clock import Clock, Slices
-from scaler.decide.alone import fault_in
+from scaler.decide.alone import why_not_decided
 from scaler.decide.decide import Cache as Known
 from scaler.decide.decide import decide
 from scaler.decide.memory import Memory, refuse
@@ -359,9 +359,9 @@ class Controller:
         slices = Slices()
         for service, plan in due:
             self._metrics.planned(service, plan, world.now)
-            if fault := fault_in(plan):
+            if failed := why_not_decided(plan):
                 self._metrics.decisions_failed.inc()
-                _log.error("service cannot be decided", service=str(plan.key), why=fault)
+                _log.error("service cannot be decided", service=str(plan.key), why=failed)
             await slices.end()
         await self._hand_over(due, world.alone)
 

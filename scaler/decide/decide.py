@@ -14,7 +14,7 @@ from functools import cache, cached_property, partial
 import msgspec
 
 from scaler.decide import turn
-from scaler.decide.alone import MOST_AT_FAULT, Fault, at_fault, decide_alone, fault_of, left_alone
+from scaler.decide.alone import MOST_CULPRITS, NotDecided, culprit, decide_alone, left_alone, not_decided
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.demands import Demands
 from scaler.decide.draft import Draft
@@ -38,7 +38,7 @@ class Cache:
         self.node_index = NodeIndex(Nodes())
         self.neighbours: Neighbours | None = None
         self.parts: dict[int, _Part] = {}
-        self.faults: dict[ServiceKey, Fault] = {}
+        self.undecided: dict[ServiceKey, NotDecided] = {}
         """Services that are not weighed for a while, because that failed."""
 
 
@@ -73,12 +73,12 @@ class _Pass:
 
     def __init__(self, world: World, cache: Cache, demands: Demands) -> None:
         self.world, self.cache, self.demands = world, cache, demands
-        cache.faults = {key: fault for key, fault in cache.faults.items() if world.now < fault.until}
+        cache.undecided = {key: one for key, one in cache.undecided.items() if world.now < one.until}
         changed, self.came_or_went = demands.follow(world)
         self.changed = set(changed)
         self.drafts: dict[int, Draft] = {}
         """Of those that are decided anew."""
-        self.faults: dict[int, Fault] = {at: fault for at in changed if (fault := demands.all[at].fault)}
+        self.undecided: dict[int, NotDecided] = {at: failed for at in changed if (failed := demands.all[at].failed)}
         """Those that are not decided about, because that failed."""
         self.replan: set[int] = set()
         """Their plans say something that does not hold any more."""
@@ -114,16 +114,16 @@ class _Pass:
         try:
             decide_alone(draft, self.world.now, self.world.policy)
         except Exception as error:
-            self.faults[at] = fault_of(error, self.world.now)
+            self.undecided[at] = not_decided(error, self.world.now)
         else:
             self.drafts[at] = draft
 
     def _plans(self) -> tuple[Plan, ...]:
         """The same objects as last time where nothing changed."""
-        for at in {*self.changed, *self.drafts, *self.replan, *self.faults}:
+        for at in {*self.changed, *self.drafts, *self.replan, *self.undecided}:
             known, draft = self.demands.all[at], self.drafts.get(at)
             ruling: object = draft.ruling if draft is not None and any(draft.ruling) else None
-            ruling = self.faults.get(at, ruling)
+            ruling = self.undecided.get(at, ruling)
             if not known.planned or known.ruling != ruling:
                 made = self._plan(at, draft or Draft(known.demand))
                 known.plan = known.plan if known.plan == made else made
@@ -132,13 +132,13 @@ class _Pass:
         return tuple(self.demands.plans)
 
     def _plan(self, at: int, draft: Draft) -> Plan:
-        fault = self.faults.get(at)
+        failed = self.undecided.get(at)
         try:
-            if fault is None:
+            if failed is None:
                 return plan_of(draft, self.world.now, self.world.policy)
         except Exception as error:
-            fault = fault_of(error, self.world.now)
-        return left_alone(draft.demand.service.key, fault)
+            failed = not_decided(error, self.world.now)
+        return left_alone(draft.demand.service.key, failed)
 
     def _first(self, moments: Iterable[float]) -> float:
         return min((moment for moment in moments if moment > self.world.now), default=0.0)
@@ -196,24 +196,24 @@ class _Pass:
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
         """All but those at which it fails; where they are many, none."""
-        known, faults, found = self.demands.all, self.cache.faults, dict[int, Fault]()
-        for at in self._positions[number] if faults else ():
-            fault = faults.get(known[at].demand.service.key)
-            found |= {at: fault} if fault is not None else {}
-        self.faults |= found
+        known, before, found = self.demands.all, self.cache.undecided, dict[int, NotDecided]()
+        for at in self._positions[number] if before else ():
+            failed = before.get(known[at].demand.service.key)
+            found |= {at: failed} if failed is not None else {}
+        self.undecided |= found
         left = [at for at in active if at not in found]
         while True:
             try:
                 part = self._arbitrate(number, left)
                 break
             except Exception as error:
-                many = len(found) >= MOST_AT_FAULT
-                culprits = left if many else [at_fault(left, partial(self._arbitrate, number))]
-                found |= dict.fromkeys(culprits, fault_of(error, self.world.now))
-                self.faults |= found
+                many = len(found) >= MOST_CULPRITS
+                culprits = left if many else [culprit(left, partial(self._arbitrate, number))]
+                found |= dict.fromkeys(culprits, not_decided(error, self.world.now))
+                self.undecided |= found
                 left = [at for at in left if at not in found]
-        faults |= {known[at].demand.service.key: fault for at, fault in found.items()}
-        again = [fault.until for fault in found.values()]
+        before |= {known[at].demand.service.key: failed for at, failed in found.items()}
+        again = [failed.until for failed in found.values()]
         part.recheck_at, part.until = self._first([part.recheck_at, *again]), self._first([part.until, *again])
         return part
 
@@ -224,7 +224,7 @@ class _Pass:
 
         @cache  # most decisions evict nothing and never call this
         def all_drafts(most: float) -> list[Draft]:
-            positions = [at for at in self._positions[number] if at not in self.faults]
+            positions = [at for at in self._positions[number] if at not in self.undecided]
             if all(known[at].demand.priority > most for at in positions):
                 return []
             drafts.update({at: Draft(known[at].demand) for at in positions if at not in drafts})

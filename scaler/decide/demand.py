@@ -5,7 +5,8 @@ service, memory -> states -> counts -> target -> what its minimum lacks, whom it
 
 from __future__ import annotations
 
-from functools import lru_cache
+from copy import copy
+from functools import cached_property, lru_cache
 from hashlib import blake2s
 
 import msgspec
@@ -83,6 +84,12 @@ class Demand:
         """Of groups in which one more might get a place: candidates that are held, those whose pods exist first."""
         self._sum_up(now)
 
+    def remembering(self, seen: ServiceMemory) -> Demand:
+        """The same look when other things are remembered of the service, and the same of its instances."""
+        other = copy(self)
+        other.seen = other.memory = seen
+        return other
+
     def _limit(self, now: float) -> None:
         """Leave out what `spec.replicas` does not ask for."""
         service, replicas = self.service, self.service.replicas
@@ -113,11 +120,6 @@ class Demand:
         known = self.memory.instances.values()
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
         """Something is remembered of turns of its instances."""
-        moves = bool(self.minimum or self.hands or self.loose or not self.serves)
-        hangs = self.target is not None and not self.paused and (moves or self.seen.jobs)
-        self.jobs = _fingerprint(service) if hangs else ""
-        """Of what is read of its jobs and its rule; "" while nothing hangs on it."""
-        self.is_at_rest = self._is_at_rest()
         self.same = self._same()
         moments = [moment for member in self.members for moment in moments_of(member, policy) if moment > now]
         moments += scale.until(self.memory.wanted, service)
@@ -149,7 +151,8 @@ class Demand:
         self.minimum[name] = max(0, number - group.running - len(bound))
         self.fixed += parts[: max(0, number - group.running - (len(bound) - len(parts)))]
 
-    def _is_at_rest(self) -> bool:
+    @property
+    def is_at_rest(self) -> bool:
         """Nothing of it is to be weighed: the short cut for nearly all services at nearly all times."""
         memory = self.memory
         waits = memory.turn_since or memory.failures or memory.short_since or memory.held_since or memory.victims
@@ -183,6 +186,25 @@ class Demand:
             for name, number in self.minimum.items()
             if len(self.candidates[name]) < number
         ]
+
+    @property
+    def jobs(self) -> str:
+        """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
+        moves = self.minimum or self.hands or self.loose or not self.serves
+        hangs = self.target is not None and not self.paused and (moves or self.seen.jobs)
+        return self._fingerprint if hangs else ""
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """An instance that others make is known by its owner: it gets another uid each time."""
+        jobs = {
+            f"({(i.uid if i.made_by_us or not i.owner else i.owner)!r}, {i.generation}, {i.revision!r}, {i.group!r}, "
+            f"{i.expected}, {_digest(i.needs)})"
+            for i in self.service.instances
+            if not i.owner_deleting
+        }
+        parts = (sorted(jobs), self.service.rule, self.service.options)
+        return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()
 
     @property
     def left_out(self) -> int:
@@ -234,16 +256,3 @@ def _one_for_all(requests: frozenset[PodRequests]) -> frozenset[PodRequests]:
 def _digest(needs: PodRequests) -> str:
     """Many services ask for the same, and to spell that takes longer than all the rest of a fingerprint."""
     return repr(blake2s(repr(needs).encode(), digest_size=8).digest())
-
-
-def _fingerprint(service: Service) -> str:
-    """Of what is read of its jobs (labels, spec) and its rule. An instance that others make is known by its owner:
-    it gets another uid each time."""
-    jobs = {
-        f"({(i.uid if i.made_by_us or not i.owner else i.owner)!r}, {i.generation}, {i.revision!r}, {i.group!r}, "
-        f"{i.expected}, {_digest(i.needs)})"
-        for i in service.instances
-        if not i.owner_deleting
-    }
-    parts = (sorted(jobs), service.rule, service.options)
-    return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()

@@ -10,7 +10,7 @@ from operator import is_not
 
 import msgspec
 
-from scaler.decide.alone import Fault, fault_of, nothing_of
+from scaler.decide.alone import NotDecided, not_decided, nothing_of
 from scaler.decide.demand import Demand
 from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.node_classes import Requests
@@ -30,7 +30,7 @@ class _Known(msgspec.Struct, eq=False):
     """What the plan depends on beside the demand; None where nothing was said."""
     planned: bool = False
     """The plan is one of this demand."""
-    fault: Fault | None = None
+    failed: NotDecided | None = None
     """Why it could not be looked at."""
 
 
@@ -79,9 +79,8 @@ class Demands:
 
         `outcomes`: what is to be remembered of those that were weighed."""
         before, services = world.memory, world.memory.services
-        changed = {at: self.all[at].demand.memory for at in self._unsettled} | {
-            at: memory for at, memory in outcomes.items() if memory is not self.all[at].demand.seen
-        }
+        after = {at: self.all[at].demand.memory for at in self._unsettled} | outcomes
+        changed = {at: memory for at, memory in after.items() if memory is not self.all[at].demand.seen}
         if changed:
             services = {**services, **{self.all[at].demand.name: changed[at] for at in sorted(changed)}}
         if len(services) > len(self.all) or any(memory == _EMPTY for memory in changed.values()):
@@ -139,16 +138,20 @@ class Demands:
         if before is not None:
             demand = before.demand
             in_time = not demand.until or world.now < demand.until
-            if demand.service is service and in_time and demand.seen is seen and demand.memory is seen:
-                return before
-        fault = None
+            if demand.service is service and in_time:
+                if demand.seen is seen and demand.memory is seen:
+                    return before
+                same = demand.memory.instances is seen.instances and demand.memory.wanted == seen.wanted
+                if same and before.failed is None:
+                    return msgspec.structs.replace(before, demand=demand.remembering(seen))
+        failed = None
         try:
             demand = Demand(service, seen, world.now, world.policy)
         except Exception as error:
-            fault = fault_of(error, world.now)
-            demand = nothing_of(service, seen, fault, world.policy)
+            failed = not_decided(error, world.now)
+            demand = nothing_of(service, seen, failed, world.policy)
         weighed = self.weighs and demand.target is not None and service.options.arbitration
-        return _Known(demand, weighed, before.plan if before else None, fault=fault)
+        return _Known(demand, weighed, before.plan if before else None, failed=failed)
 
     def _count(self, at: int, sign: int) -> None:
         known = self.all[at]

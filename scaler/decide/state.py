@@ -63,10 +63,8 @@ def runs_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
     i = instance
     return (
         i.ready == i.running == i.pods == i.expected > 0
-        and i.restarts == memory.restarts
         and not (i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished)
-        and memory.ran
-        and not (memory.restarted_at or memory.broken_since or memory.bound_since)
+        and memory == InstanceMemory(restarts=i.restarts, ran=True)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from scaler.decide.decide import Cache, decide
 from tests.builders import on_nodes, world
@@ -20,3 +21,14 @@ def test_the_plan_of_a_service_that_did_not_change_is_the_same_object() -> None:
     third = decide(msgspec.structs.replace(seen, services=(RESTS, LATER), memory=second.memory), cache)
     assert third.plans[0] is second.plans[0]
     assert third.plans[1] is not second.plans[1]
+
+
+def test_what_is_remembered_of_a_service_alone_is_no_reason_to_look_at_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cache = Cache()
+    seen = world(RESTS, CHANGES, nodes="a:8x5")
+    first = decide(seen, cache)
+    monkeypatch.setattr("scaler.decide.demands.Demand", lambda *_: pytest.fail("looked at again"))
+    assert first.memory is not seen.memory
+    decide(msgspec.structs.replace(seen, memory=first.memory), cache)

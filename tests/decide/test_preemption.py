@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -77,6 +79,16 @@ def test_nobody_is_evicted_unless_that_places_the_whole_minimum() -> None:
     assert done(SURPLUS, two, nodes="a:8x3") == {}
     assert done(SURPLUS, two, nodes="a:8x4") == {"a-p1": "Evict"}
     assert done(SURPLUS, on_nodes("1P", "p0 -2", name="b", priority=1), nodes="a:8x3") == {}
+
+
+@pytest.mark.parametrize("changes", [{"preempted_for": "default/rule/b"}, {"turns": Turns.FOR_GOOD}, {"failures": 2}])
+def test_what_runs_on_was_not_evicted_and_nothing_is_held_against_it(changes: dict[str, Any]) -> None:
+    runs, seen = on_nodes("1P", "p0 a0", name="a"), InstanceMemory(restarts=0, ran=True)
+    memory = Memory({"default/rule/a": ServiceMemory({"a-p0": msgspec.structs.replace(seen, **changes)})})
+    made = decide(world(runs, nodes="a:8x1", memory=memory))
+    assert made.memory.services["default/rule/a"].instances["a-p0"] == seen
+    ends = on_nodes("1P", "p0 !", name="a")
+    assert reasons(decide(world(ends, nodes="a:8x1", memory=made.memory))) == {"a-p0": Reason.TERMINATING}
 
 
 def test_what_does_not_run_goes_before_what_runs_and_lower_priority_before_higher() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.decide.alone import PAUSE, decide_alone, fault_in
+from scaler.decide.alone import PAUSE, decide_alone, why_not_decided
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.decide import Cache, decide
 from scaler.decide.demand import Demand
@@ -52,7 +52,7 @@ def in_the_weighing(patch: pytest.MonkeyPatch) -> None:
 
 
 def undecided(made: Decision) -> set[str]:
-    return {plan.key.job_id for plan in made.plans if fault_in(plan)}
+    return {plan.key.job_id for plan in made.plans if why_not_decided(plan)}
 
 
 def five() -> World:
@@ -71,7 +71,7 @@ def test_all_others_are_decided_about(monkeypatch: pytest.MonkeyPatch, fault: Ca
     assert doings(made) == {"a-p0": "Admit", "c-p0": "Admit", "d-p0": "Admit", "e-p0": "Admit"}
     (plan,) = [plan for plan in made.plans if plan.key.job_id == "bad"]
     assert (plan.actions, plan.verdicts) == ((), ())
-    assert "Error: too" in fault_in(plan)
+    assert "Error: too" in why_not_decided(plan)
 
 
 @pytest.mark.parametrize("fault", [in_a_look, in_the_weighing])
