@@ -15,7 +15,7 @@ import structlog
 from scaler.clock import Clock
 from scaler.controller import Controller, Observer, Pairs
 from scaler.decide.memory import Memory
-from scaler.decide.world import Decision, ServiceKey, World
+from scaler.decide.world import Decision, World
 from scaler.election import Election, LeaseTiming
 from scaler.execute.budgets import Budgets
 from scaler.execute.executor import Executor
@@ -111,7 +111,7 @@ class App:
         rng = random.Random(seed)  # noqa: S311 - jitter, no secret
         self.metrics = metrics or Metrics()
         self.health = HealthState(self._problems)
-        self.queue: WorkQueue[ServiceKey] = WorkQueue()
+        self.queue = WorkQueue()
         self.changes = changes.Changes()
         self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
         self.home = settings.lease_namespace
@@ -148,7 +148,7 @@ class App:
 
     def _deciding(self, observer: Observer | None) -> tuple[Controller, Reporter]:
         settings, metrics, writer = self.settings, self.metrics, self.writer
-        expectations: Expectations[ServiceKey] = Expectations(self.queue.add)
+        expectations = Expectations(self.queue.add)
         metrics.follow_informers({**self.informers, **self.beside})
         metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
         metrics.queue_depth.follow(lambda: len(self.queue))
@@ -335,7 +335,7 @@ class App:
         if changed:
             _log.warning("out of touch" if words else "in touch again", why=words)
         if changed or (not words and self.controller.stands_still):
-            self.queue.poke()
+            self.queue.wake()
         self.metrics.out_of_touch.set(bool(words))
 
     def _follow_clocks(self) -> None:

@@ -64,8 +64,8 @@ class Controller:
         *,
         state: ClusterState,
         services: WorldBuilder,
-        queue: WorkQueue[ServiceKey],
-        expectations: Expectations[ServiceKey],
+        queue: WorkQueue,
+        expectations: Expectations,
         executor: Executor,
         reporter: Reporter,
         metrics: Metrics,
@@ -251,7 +251,7 @@ class Controller:
             # Not as an exception: with the locals of every frame a world of thousands would take seconds to print.
             of = {"services": len(world.services), "nodes": nodes}
             _log.error("decision failed", **of, tried_again_after=delay, traceback=traceback.format_exc())
-            asyncio.get_running_loop().call_later(delay, self._queue.poke)
+            asyncio.get_running_loop().call_later(delay, self._queue.wake)
             return None
         self._failures = 0
         return decision
@@ -264,7 +264,7 @@ class Controller:
         if moment:
             soonest = 1.0 if self._acting is ModeInForce.WATCHES else SOONEST  # what is not done may be due for ever
             delay = max(soonest, moment - self._clock.now())
-            self._timer = asyncio.get_running_loop().call_later(delay, self._queue.poke)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._queue.wake)
 
     def on_service(self, change: InstanceChanged | RuleChanged) -> None:
         """Look at the service again."""
@@ -279,7 +279,7 @@ class Controller:
     def on_room(self, _change: RoomChanged) -> None:
         """Of interest as long as some service waits for room."""
         if self._waits_for_room:
-            self._queue.poke()
+            self._queue.wake()
 
     # 3. act
 

@@ -20,8 +20,8 @@ from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Re
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
 from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered
-from scaler.informers.lookup import JobLookup
-from scaler.informers.records import JobRecord, OwnedRecord
+from scaler.informers.jobs import JobLookup, JobRecord
+from scaler.informers.records import OwnedRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError, StatusError
 from scaler.kube.metadata import Metadata
@@ -54,7 +54,7 @@ class Executor:
         self,
         writer: Writer,
         state: ClusterState,
-        expectations: Expectations[ServiceKey],
+        expectations: Expectations,
         *,
         clusterd: str,
         clock: Clock,
@@ -63,7 +63,7 @@ class Executor:
         self._writes = writes = ExpectedWrites(writer, cache, expectations)
         self._statuses = JobStatusWriter(writer, clock)
         self._gates = Gates(writer, writes, state)
-        self._lookup = JobLookup(cache, writer.find)
+        self._lookup = JobLookup(cache.jobs, writer.find)
         self._guard = RecreationGuard(self._lookup)
         self._writer = writer
         self._clusterd = clusterd

@@ -28,7 +28,7 @@ REFUSALS = (ForbiddenError, InvalidError, BadRequestError, NotFoundError, Alread
 class ExpectedWrites:
     """Each write names the uid that it means. Raises errors of the seam."""
 
-    def __init__(self, writer: Writer, cache: Cache, expectations: Expectations[ServiceKey]) -> None:
+    def __init__(self, writer: Writer, cache: Cache, expectations: Expectations) -> None:
         self._writer = writer
         self._expectations = expectations
         self._stores: dict[Resource, Store[Any]] = {

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, Generic
+from typing import Any
 
 import msgspec
 
+from scaler.decide.world import ServiceKey
 from scaler.informers.store import Name, Store
 from scaler.kube.metadata import version_of
-from scaler.state.queue import K
 
 TIMEOUT = 30.0
 """Seconds after which a write that the cache has not shown counts as seen."""
 
 
-class _Expectation(msgspec.Struct, Generic[K], eq=False):
-    key: K
+class _Expectation(msgspec.Struct, eq=False):
+    key: ServiceKey
     store: Store[Any]
     name: Name
     uid: str
     version: int
     gone: bool
-    until: float
+    timer: asyncio.TimerHandle | None = None
 
     def holds(self) -> bool:
         """Whether the cache shows the write, or something newer."""
@@ -45,40 +45,39 @@ class _Expectation(msgspec.Struct, Generic[K], eq=False):
 _Slot = tuple[Store[Any], Name]
 
 
-class Expectations(Generic[K]):
+class Expectations:
     """`on_settled(key)` is called when the last open write of a service has come back (or was given up).
 
-    A write that the cache shows already when it is announced needs no call: ask `settled` after the last one.
+    A write that the cache shows already when it is announced needs no call: see `settled` after the last one.
 
     `timed_out` counts what was given up: it should stay 0, anything else is a lost event or a very slow watch.
     """
 
-    def __init__(self, on_settled: Callable[[K], None]) -> None:
+    def __init__(self, on_settled: Callable[[ServiceKey], None]) -> None:
         self.timed_out = 0
         self._on_settled = on_settled
-        self._pending: dict[_Slot, _Expectation[K]] = {}
-        self._open: Counter[K] = Counter()
+        self._pending: dict[_Slot, _Expectation] = {}
+        self._open: Counter[ServiceKey] = Counter()
         self._by_version: dict[Store[Any], list[tuple[int, Name]]] = {}
-        self._by_time: deque[_Expectation[K]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
 
-    def settled(self, key: K) -> bool:
+    def settled(self, key: ServiceKey) -> bool:
         """Whether every write for this service has come back."""
         return key not in self._open
 
-    def expect(self, key: K, store: Store[Any], namespace: str, name: str, uid: str, resource_version: str) -> None:
+    def expect(
+        self, key: ServiceKey, store: Store[Any], namespace: str, name: str, uid: str, resource_version: str
+    ) -> None:
         """An object was created or changed; the answer carried `uid` and `resource_version`."""
         self._add(key, store, (namespace, name), uid=uid, version=version_of(resource_version), gone=False)
 
-    def expect_gone(self, key: K, store: Store[Any], namespace: str, name: str, uid: str) -> None:
+    def expect_gone(self, key: ServiceKey, store: Store[Any], namespace: str, name: str, uid: str) -> None:
         """The object with `uid` was deleted. One that the cache has yet to show must be shown first."""
         earlier = self._pending.get((store, (namespace, name)))
         version = earlier.version if earlier is not None and earlier.uid == uid else 0
         self._add(key, store, (namespace, name), uid=uid, version=version, gone=True)
 
-    def _add(self, key: K, store: Store[Any], name: Name, *, uid: str, version: int, gone: bool) -> None:
-        until = asyncio.get_running_loop().time() + TIMEOUT
-        expectation = _Expectation(key, store, name, uid, version, gone, until)
+    def _add(self, key: ServiceKey, store: Store[Any], name: Name, *, uid: str, version: int, gone: bool) -> None:
+        expectation = _Expectation(key, store, name, uid, version, gone)
         earlier = self._pending.get((store, name))
         if earlier is not None:
             self._drop(earlier)
@@ -92,8 +91,7 @@ class Expectations(Generic[K]):
         self._pending[store, name] = expectation
         self._open[key] += 1
         heapq.heappush(self._by_version[store], (version, name))
-        self._by_time.append(expectation)
-        self._arm()
+        expectation.timer = asyncio.get_running_loop().call_later(TIMEOUT, self._give_up, expectation)
 
     def _on_change(self, store: Store[Any], name: Name | None) -> None:
         waiting = self._by_version[store]
@@ -111,30 +109,19 @@ class Expectations(Generic[K]):
         if expectation is not None and expectation.holds():
             self._settle(expectation)
 
-    def _settle(self, expectation: _Expectation[K]) -> None:
+    def _settle(self, expectation: _Expectation) -> None:
         self._drop(expectation)
         if expectation.key not in self._open:
             self._on_settled(expectation.key)
 
-    def _drop(self, expectation: _Expectation[K]) -> None:
+    def _drop(self, expectation: _Expectation) -> None:
         del self._pending[expectation.store, expectation.name]
+        if expectation.timer is not None:
+            expectation.timer.cancel()
         self._open[expectation.key] -= 1
         if not self._open[expectation.key]:
             del self._open[expectation.key]
 
-    def _arm(self) -> None:
-        if self._timer is None and self._by_time:
-            self._timer = asyncio.get_running_loop().call_at(self._by_time[0].until, self._give_up)
-
-    def _give_up(self) -> None:
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        while self._by_time and (self._by_time[0].until <= now or not self._is_pending(self._by_time[0])):
-            expectation = self._by_time.popleft()
-            if self._is_pending(expectation):
-                self.timed_out += 1
-                self._settle(expectation)
-        self._arm()
-
-    def _is_pending(self, expectation: _Expectation[K]) -> bool:
-        return self._pending.get((expectation.store, expectation.name)) is expectation
+    def _give_up(self, expectation: _Expectation) -> None:
+        self.timed_out += 1
+        self._settle(expectation)

@@ -5,10 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
+from scaler.decide.world import ServiceKey
 from scaler.informers.store import Store
 from scaler.sim.loop import run
 from scaler.state.expectations import TIMEOUT, Expectations
 from tests.informers.records import Record, a_record
+
+ONE, OTHER = ServiceKey("ns", "one", ""), ServiceKey("ns", "other", "")
 
 
 class Bench:
@@ -18,27 +21,27 @@ class Bench:
         self.store: Store[Record] = Store(lambda *_: None)
         for scope in scopes or (None,):
             self.store.add_scope(scope)
-        self.said: list[str] = []
-        self.expectations: Expectations[str] = Expectations(self.said.append)
+        self.said: list[ServiceKey] = []
+        self.expectations = Expectations(self.said.append)
 
-    def expect(self, name: str = "a", version: int = 5, key: str = "svc") -> None:
+    def expect(self, name: str = "a", version: int = 5, key: ServiceKey = ONE) -> None:
         self.expectations.expect(key, self.store, "ns", name, f"uid-{name}", str(version))
 
-    def expect_gone(self, name: str = "a", key: str = "svc") -> None:
+    def expect_gone(self, name: str = "a", key: ServiceKey = ONE) -> None:
         self.expectations.expect_gone(key, self.store, "ns", name, f"uid-{name}")
 
     @property
     def settled(self) -> bool:
-        return self.expectations.settled("svc")
+        return self.expectations.settled(ONE)
 
 
 Step = Callable[[Bench], None]
 
 
-def play(prepare: list[Step], settle: Step, *scopes: str | None) -> tuple[bool, bool, list[str]]:
+def play(prepare: list[Step], settle: Step, *scopes: str | None) -> tuple[bool, bool, list[ServiceKey]]:
     """Settled before and after the last step, and what was said."""
 
-    async def main() -> tuple[bool, bool, list[str]]:
+    async def main() -> tuple[bool, bool, list[ServiceKey]]:
         bench = Bench(*scopes)
         for step in prepare:
             step(bench)
@@ -58,7 +61,7 @@ SEEN: dict[str, Step] = {
 
 @pytest.mark.parametrize("step", SEEN.values(), ids=SEEN)
 def test_a_write_is_seen_by(step: Step) -> None:
-    assert play([lambda b: b.expect()], step) == (False, True, ["svc"])
+    assert play([lambda b: b.expect()], step) == (False, True, [ONE])
 
 
 NOT_SEEN: dict[str, Step] = {
@@ -79,8 +82,8 @@ def test_a_record_may_be_newer_than_the_progress_of_all_namespaces() -> None:
 
 def test_a_write_for_another_service_to_the_same_object_ends_the_wait_of_the_first() -> None:
     """A job changed its labels: what it belongs to now goes on with it, and what it left must be looked at again."""
-    moved = play([lambda b: b.expect(version=5)], lambda b: b.expect(version=6, key="other"))
-    assert moved == (False, True, ["svc"])
+    moved = play([lambda b: b.expect(version=5)], lambda b: b.expect(version=6, key=OTHER))
+    assert moved == (False, True, [ONE])
     assert play([lambda b: b.expect(version=5)], lambda b: b.expect(version=6)) == (False, False, [])
 
 
@@ -93,7 +96,7 @@ GONE: dict[str, Step] = {
 
 @pytest.mark.parametrize("step", GONE.values(), ids=GONE)
 def test_a_deletion_is_seen_by(step: Step) -> None:
-    assert play([lambda b: b.store.apply(a_record("a", 5)), lambda b: b.expect_gone()], step) == (False, True, ["svc"])
+    assert play([lambda b: b.store.apply(a_record("a", 5)), lambda b: b.expect_gone()], step) == (False, True, [ONE])
 
 
 def test_a_deletion_is_not_seen_by_another_change_of_the_object_nor_by_progress() -> None:
@@ -108,7 +111,7 @@ def test_what_was_created_and_deleted_at_once_must_come_before_it_can_be_gone() 
     prepare: list[Step] = [lambda b: b.expect(), lambda b: b.expect_gone(), lambda b: b.store.apply(a_record("a", 5))]
     assert play(prepare, lambda b: b.store.remove("ns", "a", "uid-a")) == (False, False, [])
     prepare.append(lambda b: b.store.remove("ns", "a", "uid-a"))
-    assert play(prepare, lambda b: b.store.advance(None, 6)) == (False, True, ["svc"])
+    assert play(prepare, lambda b: b.store.advance(None, 6)) == (False, True, [ONE])
 
 
 def test_what_the_cache_shows_already_is_settled_without_a_word() -> None:
@@ -119,20 +122,20 @@ def test_a_service_is_settled_when_its_last_write_is_seen_and_others_do_not_matt
     prepare: list[Step] = [
         lambda b: b.expect("a", 5),
         lambda b: b.expect("b", 6),
-        lambda b: b.expect("c", 9, key="other"),
+        lambda b: b.expect("c", 9, key=OTHER),
     ]
     assert play(prepare, lambda b: b.store.advance(None, 5)) == (False, False, [])
-    assert play(prepare, lambda b: b.store.advance(None, 6)) == (False, True, ["svc"])
+    assert play(prepare, lambda b: b.store.advance(None, 6)) == (False, True, [ONE])
 
 
 def test_a_later_write_to_the_same_object_takes_the_place_of_the_earlier() -> None:
     prepare: list[Step] = [lambda b: b.expect("a", 5), lambda b: b.expect("a", 8)]
     assert play(prepare, lambda b: b.store.apply(a_record("a", 6))) == (False, False, [])
-    assert play(prepare, lambda b: b.store.apply(a_record("a", 8))) == (False, True, ["svc"])
+    assert play(prepare, lambda b: b.store.apply(a_record("a", 8))) == (False, True, [ONE])
 
 
 def test_a_write_that_never_comes_back_is_given_up_and_counted() -> None:
-    async def main() -> tuple[bool, bool, list[str], int]:
+    async def main() -> tuple[bool, bool, list[ServiceKey], int]:
         bench = Bench()
         bench.expect("a", 5)
         await asyncio.sleep(TIMEOUT / 2)
@@ -142,4 +145,4 @@ def test_a_write_that_never_comes_back_is_given_up_and_counted() -> None:
         await asyncio.sleep(TIMEOUT)
         return between, bench.settled, bench.said, bench.expectations.timed_out
 
-    assert run(main()) == (False, True, ["svc"], 2)
+    assert run(main()) == (False, True, [ONE], 2)
