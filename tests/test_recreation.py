@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from scaler.execute.recreation import MOST, RecreationGuard
-from scaler.informers.lookup import JobLookup
+from scaler.informers.jobs import JobLookup
 from scaler.kube.api import ASCEND_JOBS, EVENTS, POD_GROUPS, PODS, SERVICES
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.sim.actors.collector import GarbageCollector

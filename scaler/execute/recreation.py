@@ -15,8 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from scaler.informers.lookup import JobLookup
-from scaler.informers.records import JobRecord
+from scaler.informers.jobs import JobLookup, JobRecord
 
 LATELY = 60.0
 """Seconds for which what was made of an instance puts in doubt that more is to be made. A cycle that is slower than

@@ -30,8 +30,9 @@ from scaler.informers.config_maps import ConfigMapRecord
 from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
 from scaler.informers.indexes import JobInstances, Owners, PodInstances, instance_of, membership_in
+from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
-from scaler.informers.records import BudgetRecord, JobRecord, NodeRecord, OwnedRecord, PriorityRecord
+from scaler.informers.records import BudgetRecord, NodeRecord, OwnedRecord, PriorityRecord
 from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, Store
 from scaler.names import RANK_TABLE_PREFIX

@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from scaler.decide.world import ServiceKey
+from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
-from scaler.informers.records import JobRecord, OwnedRecord
+from scaler.informers.records import OwnedRecord
 from scaler.informers.store import Name, Store
 from scaler.workloads.kind import NO_LABELS, Labels, Membership, OwnerFacts, OwnerName, as_admitted, identity
 from scaler.workloads.kinds import MAKERS

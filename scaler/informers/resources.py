@@ -16,19 +16,17 @@ from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, confi
 from scaler.informers.elastic_services import ElasticServiceObject, elastic_service_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.informers.informer import Informer
+from scaler.informers.jobs import JobObject, job_record, volcano_job_record
 from scaler.informers.pods import PodObject, pod_record
 from scaler.informers.records import (
     BudgetObject,
-    JobObject,
     NodeObject,
     OwnedObject,
     PriorityClassObject,
     budget_record,
-    job_record,
     node_record,
     owned_record,
     priority_record,
-    volcano_job_record,
 )
 from scaler.informers.store import Store
 from scaler.informers.watched import SILENCE, History

@@ -13,8 +13,8 @@ import msgspec
 from scaler.decide.world import Note, Reason, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import RankTableMap, digest_of
+from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
-from scaler.informers.records import JobRecord
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
 from scaler.ranktables.server import RankTablePod

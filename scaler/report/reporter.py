@@ -20,7 +20,7 @@ from scaler.clock import Clock, Slices
 from scaler.decide.explain import FACTS, words
 from scaler.decide.world import Note, Plan, Reason, ServiceKey, State, Verdict, Warning
 from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
-from scaler.informers.records import JobRecord
+from scaler.informers.jobs import JobRecord
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object
 from scaler.kube.errors import ConflictError, ForbiddenError, NotFoundError
 from scaler.kube.outbox import Outbox

@@ -14,7 +14,7 @@ import msgspec
 from scaler.decide.explain import ABOUT_ROOM
 from scaler.decide.world import GroupPlan, Plan, Service, Tally
 from scaler.informers.cache import Cache
-from scaler.informers.records import JobRecord
+from scaler.informers.jobs import JobRecord
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
 from scaler.report.job_status import ReplicaStatuses, replica_statuses
 from scaler.rules.rule import Ratio

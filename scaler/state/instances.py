@@ -14,8 +14,8 @@ from scaler.decide.nodes import PodRequest
 from scaler.decide.world import Instance, RestartBudget, ServiceKey, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.faults import fault_of
+from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
-from scaler.informers.records import JobRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
 from scaler.state.lifecycle import ENDED, in_our_time, life_of

@@ -14,8 +14,8 @@ from scaler.rules.jobspec import LEADER, WORKER
 
 if TYPE_CHECKING:
     from scaler.informers.cache import Cache
+    from scaler.informers.jobs import JobRecord
     from scaler.informers.pods import PodRecord
-    from scaler.informers.records import JobRecord
     from scaler.workloads.kind import Job
 
 ENDED = ("Failed", "Succeeded")

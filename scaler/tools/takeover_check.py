@@ -19,7 +19,7 @@ from scaler.clock import Clock
 from scaler.decide.decide import decide
 from scaler.decide.memory import Memory
 from scaler.decide.world import Action, Plan, Reason, State, Verdict
-from scaler.informers.records import JobRecord
+from scaler.informers.jobs import JobRecord
 from scaler.informers.resources import OURS
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.settings import Mode, Settings

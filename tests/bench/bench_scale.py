@@ -27,8 +27,9 @@ from scaler.decide.world import Policy
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
+from scaler.informers.jobs import read_job_record
 from scaler.informers.pods import PodObject, pod_record
-from scaler.informers.records import NodeObject, node_record, read_job_record
+from scaler.informers.records import NodeObject, node_record
 from scaler.state.cluster import ClusterState
 from scaler.state.world import WorldBuilder
 from scaler.workloads.ascendjob import read_job

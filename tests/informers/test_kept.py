@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from scaler.informers.config_maps import MOST_KEYS, ConfigMapObject, ConfigMapRecord, config_map_record, told
+from scaler.informers.jobs import MOST_KEPT, JobObject, JobRecord, read_job_record, volcano_job_record
 from scaler.informers.pods import LONGEST_CONFIGURATION, read_pod
-from scaler.informers.records import MOST_KEPT, JobObject, JobRecord, read_job_record, volcano_job_record
 from scaler.kube.api import Object
 from scaler.names import LAST_APPLIED
 from scaler.rules.limits import MAX_BYTES

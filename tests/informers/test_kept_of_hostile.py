@@ -12,15 +12,9 @@ import msgspec
 import pytest
 
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
+from scaler.informers.jobs import MOST_KEPT, JobObject, job_record, volcano_job_record
 from scaler.informers.pods import PodObject, pod_record
-from scaler.informers.records import (
-    MOST_KEPT,
-    JobObject,
-    OwnedObject,
-    job_record,
-    owned_record,
-    volcano_job_record,
-)
+from scaler.informers.records import OwnedObject, owned_record
 from scaler.informers.refusals import MOST, Refusals
 from scaler.kube.api import PODS, Refused
 from scaler.kube.wire import LONGEST_WHY

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from scaler.informers import pods
-from scaler.informers import records as objects
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged
-from scaler.informers.records import JobRecord
+from scaler.informers.jobs import JobRecord, read_job_record
 from scaler.ranktables.table import Status
 from scaler.ranktables.tables import Tables
 from tests.jobs import NAMESPACE, job
@@ -38,7 +37,7 @@ class Seen:
         return str(self.version)
 
     def job(self, **changes: Any) -> None:
-        record = objects.read_job_record(job("p0", pods=2, uid="u1", resourceVersion=self.next_version(), **changes))
+        record = read_job_record(job("p0", pods=2, uid="u1", resourceVersion=self.next_version(), **changes))
         assert record is not None
         self.cache.jobs.apply(record)
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from scaler.decide.world import Service
-from scaler.informers.records import JobRecord
+from scaler.informers.jobs import JobRecord
 from scaler.kube.api import ASCEND_JOBS, Object, PatchType, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
 from scaler.report.service_reports import InstanceReport, ServiceReport, Subject

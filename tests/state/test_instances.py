@@ -10,9 +10,10 @@ import pytest
 from scaler.clock import seconds_of
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers import pods
-from scaler.informers import records as objects
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, PodChanged, RuleChanged
+from scaler.informers.jobs import read_job_record
+from scaler.informers.records import NodeFacts, NodeRecord
 from scaler.names import DELETION_COST, RULE_LABEL
 from scaler.state.cluster import ClusterState
 from scaler.workloads.kind import OwnerFacts
@@ -47,7 +48,7 @@ class Seen:
     def job(self, name: str, *, status: dict[str, Any] | None = None, **options: Any) -> None:
         made = job(name, uid=f"uid-{name}", resourceVersion=self.version(), **options)
         made |= {"status": status} if status else {}
-        record = objects.read_job_record(made)
+        record = read_job_record(made)
         assert record is not None
         self.cache.jobs.apply(record)
 
@@ -72,7 +73,7 @@ class Seen:
         self.cache.pods.apply(pods.read_pod(raw))
 
     def node(self, name: str, *, ready: bool) -> None:
-        self.cache.nodes.apply(objects.NodeRecord(name, name, self.version(), objects.NodeFacts(name, ready=ready)))
+        self.cache.nodes.apply(NodeRecord(name, name, self.version(), NodeFacts(name, ready=ready)))
 
     def service(self) -> Service:
         return self.state.service(KEY)

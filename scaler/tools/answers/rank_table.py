@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from scaler.informers.config_maps import RankTableMap, read_rank_table_map
+from scaler.informers.jobs import JobRecord, read_job_record
 from scaler.informers.pods import read_pod
-from scaler.informers.records import JobRecord, read_job_record
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.ranktables.table import mounts_rank_table, rank_table
