@@ -34,7 +34,7 @@ from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
 from scaler.state.world import WorldBuilder, is_missed
-from scaler.workloads.kind import JOB_KINDS
+from scaler.workloads.membership import JOB_KINDS
 
 _log = structlog.get_logger(__name__)
 

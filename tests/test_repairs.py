@@ -23,7 +23,7 @@ from scaler.report.reporter import PARALLEL_WRITES_OF_ONE
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.workloads import ascendjob_objects as objects
-from scaler.workloads.kind import Job
+from scaler.workloads.membership import Job
 from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import Rig, rig
 

@@ -20,7 +20,7 @@ from scaler.kube.writer import Writer
 from scaler.names import DELETION_COST, GATE, POD_GROUP
 from scaler.state.cluster import ClusterState
 from scaler.state.instances import VOLCANOS_OWN, starts_with_leader
-from scaler.workloads.kind import Membership
+from scaler.workloads.membership import Membership
 from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
 
 TRIES = 5

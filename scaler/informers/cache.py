@@ -37,7 +37,7 @@ from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, Store
 from scaler.names import RANK_TABLE_PREFIX
 from scaler.workloads.ascendjob import RETRIES
-from scaler.workloads.kind import NO_LABELS, Labels, OwnerName, as_admitted
+from scaler.workloads.membership import NO_LABELS, Labels, OwnerName, as_admitted
 
 OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 from scaler.decide.world import ServiceKey
 from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.store import Store
-from scaler.kube.metadata import LabelledMetadata, shared, version_of
+from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, shared, version_of
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.rule import ALL
-from scaler.workloads.kind import LONGEST_NAME
 
 _MOST_DIGITS = 10
 """Of an int32, and a few more."""

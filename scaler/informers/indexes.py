@@ -20,8 +20,8 @@ from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import OwnedRecord
 from scaler.informers.store import Name, Store
-from scaler.workloads.kind import NO_LABELS, Labels, Membership, OwnerFacts, OwnerName, as_admitted, identity
 from scaler.workloads.kinds import MAKERS
+from scaler.workloads.membership import NO_LABELS, Labels, Membership, OwnerFacts, OwnerName, as_admitted, identity
 
 OWNER_KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet", "PodSet")
 """Of these every cluster lacks some; what is not known counts as not said."""

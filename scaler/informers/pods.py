@@ -12,13 +12,13 @@ from scaler.clock import seconds_of
 from scaler.decide.nodes import PodRequest, Where
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, Owner, shared, sharing
+from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Owner, shared, sharing
 from scaler.names import DELETION_COST, GATE, HELD_COST, KEEP_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
-from scaler.workloads.kind import LONGEST_NAME, Membership, job_uid
 from scaler.workloads.kinds import membership_of, unknown_owner
+from scaler.workloads.membership import Membership, job_uid
 from scaler.workloads.pod_requests import (
     LONGEST_PLACEMENT,
     PLACEMENT,

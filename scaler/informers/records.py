@@ -17,7 +17,7 @@ from scaler.decide.nodes import Taint
 from scaler.kube.metadata import LabelledMetadata, Metadata, shared
 from scaler.names import CLASS_NAMESPACES
 from scaler.rules.values import as_text
-from scaler.workloads.kind import NO_LABELS, Labels, job_uid, labels_of
+from scaler.workloads.membership import NO_LABELS, Labels, job_uid, labels_of
 from scaler.workloads.pod_requests import whole_amounts
 
 _LARGEST_SELECTOR = 4096

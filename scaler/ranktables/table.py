@@ -24,7 +24,7 @@ from scaler.names import RANK_TABLE_PREFIX
 from scaler.ranktables.server import RankTablePod, Server, UnusableError, read_server
 from scaler.rules.jobspec import LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
-from scaler.workloads.kind import Job, number_in
+from scaler.workloads.membership import Job, number_in
 from scaler.workloads.pod_requests import amounts_of
 
 SUPER_POD_POLICIES = frozenset({"chip2-node16-sp", "chip2-node8-sp", "multilevel"})

@@ -20,7 +20,7 @@ from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_K
 from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import RankTable, mounts_rank_table, rank_table
 from scaler.workloads.devices import PodDevices
-from scaler.workloads.kind import Job, number_in
+from scaler.workloads.membership import Job, number_in
 
 MAX_BYTES = 1_000_000
 """Of all values together; the API server takes 1 MiB."""

@@ -21,7 +21,7 @@ from scaler.kube.writer import Writer
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.rules.values import as_list, at
 from scaler.workloads.ascendjob import final_condition
-from scaler.workloads.kind import Job
+from scaler.workloads.membership import Job
 
 CREATED = "Created"
 RUNNING = "Running"

@@ -18,7 +18,5 @@ MAX_INSTANCES = 10_000
 """Of one group."""
 MAX_PODS = 1_000
 """Of one instance, whatever says how many it has."""
-MAX_INSTANCE_NAME = 253
-"""Characters of an instance's name, as of any object's."""
 MAX_NAME = 63
 """Characters of a group's name, which is the value of a label."""

@@ -25,7 +25,7 @@ from scaler.state.instances import COUNTS_ON, Instances
 from scaler.state.last_valid import LastValid, Name, decode, is_left_over, place_of, rule_of
 from scaler.state.lifecycle import ENDED
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
-from scaler.workloads.kind import NO_LABELS
+from scaler.workloads.membership import NO_LABELS
 
 MOST_SHOWN = 10
 """Objects of one service that cannot be read, in its status."""

@@ -19,8 +19,8 @@ from scaler.informers.pods import PodRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
 from scaler.state.lifecycle import ENDED, in_our_time, life_of
-from scaler.workloads.kind import Job, Membership, OwnerFacts
 from scaler.workloads.kinds import holding_impossible
+from scaler.workloads.membership import Job, Membership, OwnerFacts
 
 VOLCANOS_OWN = "podgroup-"
 """How the names of PodGroups begin that Volcano makes for pods without one."""

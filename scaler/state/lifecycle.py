@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scaler.informers.cache import Cache
     from scaler.informers.jobs import JobRecord
     from scaler.informers.pods import PodRecord
-    from scaler.workloads.kind import Job
+    from scaler.workloads.membership import Job
 
 ENDED = ("Failed", "Succeeded")
 

@@ -17,7 +17,7 @@ from scaler.kube.api import Object
 from scaler.kube.quantity import parse_quantity
 from scaler.rules.values import as_list, as_text, at
 from scaler.workloads import ascendjob_objects
-from scaler.workloads.kind import Job
+from scaler.workloads.membership import Job
 
 _SHOWN = 60
 _GROUP_NAME = "metadata.annotations[scheduling.k8s.io/group-name]"

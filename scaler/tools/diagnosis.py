@@ -18,7 +18,7 @@ from scaler.informers.config_maps import RankTableMap
 from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
 from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import RankTable, Status
-from scaler.workloads.kind import Job
+from scaler.workloads.membership import Job
 
 SERVER_APP = "mindie-ms-server"
 CONSUMER_LABEL = "mx-consumer-cim"

@@ -18,7 +18,7 @@ from scaler.ranktables.tables import is_current
 from scaler.rules.values import as_text, at
 from scaler.tools.comparison import Found, Remark, Weight
 from scaler.tools.diagnosis import content_of
-from scaler.workloads.kind import Job
+from scaler.workloads.membership import Job
 
 
 def foresee(job: Job, found: Found, verdict: Verdict, actions: Sequence[Action]) -> list[Remark]:

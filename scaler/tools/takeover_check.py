@@ -28,7 +28,7 @@ from scaler.state.world import WorldBuilder
 from scaler.tools.comparison import Found, Remark, Weight, compare, owner_uid
 from scaler.tools.first_pass import foresee, rank_table_remarks
 from scaler.workloads.ascendjob import is_foreign, read_job
-from scaler.workloads.kind import Job
+from scaler.workloads.membership import Job
 
 PATIENCE = 60.0
 """Seconds for everything to be listed."""

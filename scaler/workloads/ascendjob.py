@@ -19,7 +19,7 @@ from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, PREFIX, ROUNDS_ANNOTATION, RULE_LABEL
 from scaler.rules.jobspec import job_faults, read_replicas
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import MOST_FAULTS, Job, labels_of, number_in
+from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, number_in
 
 APP_LABEL = "app"
 _HARDWARE = ("huawei.com/schedule_policy", "sp-block", "scaleout-type")
@@ -38,7 +38,9 @@ RETRIES, RETRIES_KEY = ("volcano-system", "vcjob-fault-npu-cm"), "remain-retry-t
 def read_job(obj: Object) -> Job:
     """Everything that is known from the job alone."""
     meta = at(obj, "metadata")
-    labels = _labels(meta)
+    labels, moved = at(meta, "labels"), as_text(at(meta, "annotations").get(MOVED_RULE))
+    if moved and RULE_LABEL not in labels:  # where admission has put the name of the rule
+        labels = {RULE_LABEL: moved, **labels}
     name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
     numbers = read_replicas(obj)
@@ -77,13 +79,6 @@ def is_foreign(labels: Mapping[str, str], annotations: Mapping[str, str]) -> boo
     return not (server or MOVED_RULE in annotations or any(label.startswith(PREFIX) for label in labels))
 
 
-def _labels(meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """With the name of the rule from where admission has put it, unless it is on its own place again."""
-    labels = at(meta, "labels")
-    moved = as_text(at(meta, "annotations").get(MOVED_RULE))
-    return {RULE_LABEL: moved, **labels} if moved else labels
-
-
 def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, Reason | None]:
     """The service that the labels name, and what is wrong with them."""
     said = labels_of(labels)
@@ -101,6 +96,7 @@ def read_run_policy(obj: Object) -> RunPolicy:
     """`finished_at` is 0.0 for a job that has not finished."""
     meta, status, spec = (at(obj, part) for part in ("metadata", "status", "spec"))
     policy, final = at(spec, "runPolicy"), final_condition(obj)
+    rounds, _, uid = as_text(at(meta, "annotations").get(ROUNDS_ANNOTATION)).partition(".")
     retries = min(number_in(as_text(at(meta, "labels").get(RETRIES_LABEL)), largest=10**18), _LONGEST)
     limit = _number(policy.get("backoffLimit"))
     # Ascend Operator leaves out the completion time of some failures: then it is that of the condition.
@@ -114,7 +110,7 @@ def read_run_policy(obj: Object) -> RunPolicy:
         all_workers=spec.get("successPolicy") == "AllWorkers",
         started_at=seconds_of(as_text(status.get("startTime"))),
         finished_at=next((time for text in finished if (time := seconds_of(as_text(text)))), 0.0),
-        rounds=_rounds(meta),
+        rounds=number_in(rounds, largest=10**9 - 1) if uid and uid == meta.get("uid") else 0,
     )
 
 
@@ -144,11 +140,6 @@ def _ends(obj: Object) -> Iterator[Mapping[str, Any]]:
 def has_failed(obj: Object) -> bool:
     """Whether it has failed for good."""
     return (final_condition(obj) or {}).get("type") == "Failed"
-
-
-def _rounds(meta: Mapping[str, Any]) -> int:
-    number, _, uid = as_text(at(meta, "annotations").get(ROUNDS_ANNOTATION)).partition(".")
-    return number_in(number, largest=10**9 - 1) if uid and uid == meta.get("uid") else 0
 
 
 def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:

@@ -7,7 +7,7 @@ Where the result differs from Ascend Operator's on purpose, docs/reference/objec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object
@@ -15,52 +15,44 @@ from scaler.names import JOB_ID_LABEL, LAST_APPLIED, POD_GROUP, ROUNDS_ANNOTATIO
 from scaler.rules.jobspec import CONTAINER, LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
 from scaler.workloads.ascendjob import APP_LABEL, EXIT_CODE
-from scaler.workloads.kind import Job
+from scaler.workloads.membership import Job
 from scaler.workloads.pod_requests import amounts_of, amounts_together
 
 OPERATOR_NAME = "ascendjob-controller"
 """Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write chip annotations."""
 PORT_NAME, PORT = "ascendjob-port", 2222
 NOT_COPIED = (LAST_APPLIED, ROUNDS_ANNOTATION)
+"""Annotations of the job that its PodGroup does not get: kubectl's copy of the whole manifest and our own note."""
 
 
 def pod_group(job: Job, obj: Object) -> Object:
     """Volcano's gang for the whole instance. ClusterD and the NPU plugin read its labels, owner and minResources."""
     policy = at(obj, "spec", "runPolicy", "schedulingPolicy")
-    replicas = read_replicas(obj)
+    replicas, left, first = read_replicas(obj), job.members, []
+    for kind, number in replicas.items():  # the specs of as many pods as must be there, leader first
+        first.append((at(_template(obj, kind), "spec"), min(number, left)))
+        left = max(0, left - number)
     spec = {
         "minMember": job.members,
         "minTaskMember": {kind.lower(): number for kind, number in replicas.items()},
-        "minResources": policy.get("minResources") or amounts_together(_first(obj, replicas, job.members)),
+        "minResources": policy.get("minResources") or amounts_together(first),
     }
     for field, source in (("queue", "queue"), ("priorityClassName", "priorityClass")):
         if as_text(policy.get(source)):
             spec[field] = policy[source]
-    return {
-        "apiVersion": POD_GROUPS.api_version,
-        "kind": POD_GROUPS.kind,
-        "metadata": {**_metadata(job, job.pod_group), **_copied(obj)},
-        "spec": spec,
-    }
-
-
-def _copied(obj: Object) -> dict[str, Any]:
-    """Labels and annotations of the job, without kubectl's copy of the whole manifest and our own note."""
     meta = obj["metadata"]
-    labels = dict(at(meta, "labels"))
-    annotations = dict(at(meta, "annotations"))
+    labels, annotations = dict(at(meta, "labels")), dict(at(meta, "annotations"))
     if "recover-strategy" in annotations:
         labels["process-recover-enable"] = "on"
     for name in NOT_COPIED:
         annotations.pop(name, None)
-    return {"labels": labels} | ({"annotations": annotations} if annotations else {})
-
-
-def _first(obj: Object, replicas: Mapping[str, int], members: int) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """The specs of the first `members` pods, leader first."""
-    for kind, number in replicas.items():
-        yield at(_template(obj, kind), "spec"), min(number, members)
-        members = max(0, members - number)
+    return {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": POD_GROUPS.kind,
+        "metadata": {**_metadata(job, job.pod_group), "labels": labels}
+        | ({"annotations": annotations} if annotations else {}),
+        "spec": spec,
+    }
 
 
 def service(job: Job, obj: Object) -> Object:
@@ -100,7 +92,7 @@ def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
         labels["training.kubeflow.org/job-role"] = LEADER.lower()
     annotations = {
         **at(meta, "annotations"),
-        "hccl/rankIndex": str(_rank(obj, kind, index)),
+        "hccl/rankIndex": str(index + (kind == WORKER and _leader_computes(obj))),
         POD_GROUP: job.pod_group,
         "volcano.sh/task-spec": kind.lower(),
     }
@@ -114,13 +106,10 @@ def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
     return {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": metadata, "spec": spec}
 
 
-def _rank(obj: Object, kind: str, index: int) -> int:
-    """Rank of the pod in the instance: the leader is 0 and counts when it has NPUs of its own."""
-    if kind != WORKER:
-        return index
+def _leader_computes(obj: Object) -> bool:
+    """Whether the leader has NPUs of its own: then it has rank 0, and the workers' ranks begin at 1."""
     amounts = amounts_of(_ascend(_template(obj, LEADER)))
-    leader_computes = any(name.startswith("huawei.com/") and amount not in (0, "0") for name, amount in amounts.items())
-    return index + leader_computes
+    return any(name.startswith("huawei.com/") and amount not in (0, "0") for name, amount in amounts.items())
 
 
 def _container(container: Object, kind: str, obj: Object, clusterd: str) -> Object:

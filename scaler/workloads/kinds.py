@@ -16,11 +16,11 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.decide.world import ServiceKey
-from scaler.kube.metadata import LabelledMetadata, shared
+from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, shared
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
-from scaler.rules.limits import MAX_INSTANCE_NAME, MAX_INSTANCES, MAX_PODS
+from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count
-from scaler.workloads.kind import Labels, Membership, OwnerFacts, OwnerName, identity, number_in
+from scaler.workloads.membership import Labels, Membership, OwnerFacts, OwnerName, identity, number_in
 
 APPS, AIBRIX, RBG = "apps", "orchestration.aibrix.ai", "workloads.x-k8s.io"
 """API groups of the objects that make pods."""
@@ -174,8 +174,8 @@ def membership_of(pod: LabelledMetadata) -> Membership | None:
 
 def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
     """That a pod counts by itself although something made it, or says otherwise, in words; "" when that is not so."""
-    if (length := len(pod.annotations.get(INSTANCE, ""))) > MAX_INSTANCE_NAME:
-        most = f"{length} characters, more than {MAX_INSTANCE_NAME}"
+    if (length := len(pod.annotations.get(INSTANCE, ""))) > LONGEST_NAME:
+        most = f"{length} characters, more than {LONGEST_NAME}"
         return f"annotation {INSTANCE} of pod {pod.name} has {most}: it does not count"
     if membership.kind != PLAIN or not pod.owner.kind or not membership.mortal:
         return ""
@@ -224,7 +224,7 @@ def _as_annotated(pod: LabelledMetadata, found: Membership) -> Membership:
     gets no companions by saying how many it would like.
     """
     size, named = number_in(pod.annotations.get(INSTANCE_SIZE, "")), pod.annotations.get(INSTANCE, "")
-    if 0 < len(named) <= MAX_INSTANCE_NAME:
+    if 0 < len(named) <= LONGEST_NAME:
         service = pod.labels.get(JOB_ID_LABEL, ""), pod.labels.get(GROUP_LABEL, "")
         instance = identity("pods", pod.namespace, *service, named)
         return msgspec.structs.replace(

@@ -207,7 +207,10 @@ def _read_resources(spec: Mapping[str, Any]) -> tuple[PodResources, bool]:
 def _where(spec: Mapping[str, Any], *, opaque: bool) -> Where:
     selector = at(spec, "nodeSelector")
     terms, read = _affinity(at(spec, "affinity", "nodeAffinity").get(_REQUIRED))
-    tolerations = {_toleration(at(one)) for one in as_list(spec.get("tolerations"))}
+    tolerations = set()
+    for one in map(at, as_list(spec.get("tolerations"))):
+        key, operator, value, effect = (as_text(one.get(name)) for name in ("key", "operator", "value", "effect"))
+        tolerations.add(Toleration(key, operator or "Equal", value, effect))
     named = as_text(spec.get("nodeName"))
     pairs = {(key, value) for key, value in selector.items() if isinstance(value, str)}
     return _shared(
@@ -244,11 +247,6 @@ def _requirement(part: Mapping[str, Any]) -> Requirement | None:
     if not key or operator not in OPERATORS or not all(isinstance(value, str) for value in values):
         return None
     return Requirement(key, operator, tuple(sorted(values)))
-
-
-def _toleration(one: Mapping[str, Any]) -> Toleration:
-    key, operator, value, effect = (as_text(one.get(name)) for name in ("key", "operator", "value", "effect"))
-    return Toleration(key, operator or "Equal", value, effect)
 
 
 def _is_opaque(spec: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from scaler.kube.api import POD_GROUPS, Object
 from scaler.names import INSTANCE
 from scaler.rules.values import as_text, at
-from scaler.workloads.kind import Membership
+from scaler.workloads.membership import Membership
 from scaler.workloads.pod_requests import amounts_together
 
 QUEUE = "scheduling.volcano.sh/queue-name"

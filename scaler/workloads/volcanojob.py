@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from scaler.clock import seconds_of
 from scaler.decide.lifecycle import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
+from scaler.kube.metadata import LONGEST_NAME
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.kind import LONGEST_NAME, MOST_FAULTS, Job, labels_of
+from scaler.workloads.membership import MOST_FAULTS, Job, labels_of
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished any more."""
@@ -33,7 +32,7 @@ _DELETION = ("PodEvicted", "*")
 _LABELS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 
 
-class _Task(msgspec.Struct, frozen=True):
+class _Task(NamedTuple):
     name: str
     replicas: int
     labels: Mapping[str, Any]
@@ -45,7 +44,15 @@ def read_volcano_job(obj: Object) -> Job:
     meta, spec, status = (at(obj, part) for part in ("metadata", "spec", "status"))
     state = at(status, "state")
     namespace, name, uid = (as_text(meta.get(field)) for field in ("namespace", "name", "uid"))
-    tasks = [_task(index, at(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
+    tasks = [
+        _Task(
+            as_text(task.get("name"))[:LONGEST_NAME] or f"default{index}",
+            as_count(task.get("replicas")),
+            at(task, "template", "metadata", "labels"),
+            [at(policy) for policy in as_list(task.get("policies"))],
+        )
+        for index, task in enumerate(map(at, as_list(spec.get("tasks"))))
+    ]
     few = sum(task.replicas for task in tasks) <= MAX_PODS
     replicas = tuple((f"{name}-{task.name}-", task.replicas) for task in tasks) if few else ()
     written = next((task.labels for task in tasks if RULE_LABEL in task.labels), at(meta, "labels"))
@@ -70,14 +77,6 @@ def read_volcano_job(obj: Object) -> Job:
         faults=tuple(itertools.islice(_faults(meta, tasks), MOST_FAULTS)),
         restart_limit=_restart_limit(spec, tasks),
         restarts=as_count(status.get("retryCount"), MAX_PODS),
-    )
-
-
-def _task(index: int, task: Mapping[str, Any]) -> _Task:
-    labels = at(task, "template", "metadata", "labels")
-    policies = [at(policy) for policy in as_list(task.get("policies"))]
-    return _Task(
-        as_text(task.get("name"))[:LONGEST_NAME] or f"default{index}", as_count(task.get("replicas")), labels, policies
     )
 
 

@@ -22,8 +22,8 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import AlreadyExistsError
-from scaler.workloads.kind import Membership, OwnerFacts
 from scaler.workloads.kinds import OwnerObject, membership_of, owner_facts
+from scaler.workloads.membership import Membership, OwnerFacts
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import until
 from tests.workloads.pods import LABELS, NAMESPACE, SAMPLES, facts

@@ -14,7 +14,7 @@ from scaler.ranktables.server import RankTablePod
 from scaler.ranktables.table import INITIALIZING, Layout, RankTable, Status, layout_of, rank_table
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.devices import PodDevices, pack
-from scaler.workloads.kind import Job
+from scaler.workloads.membership import Job
 from tests import jobs
 
 

@@ -16,7 +16,7 @@ from scaler.informers.jobs import read_job_record
 from scaler.informers.records import NodeFacts, NodeRecord
 from scaler.names import DELETION_COST, RULE_LABEL
 from scaler.state.cluster import ClusterState
-from scaler.workloads.kind import OwnerFacts
+from scaler.workloads.membership import OwnerFacts
 from tests.jobs import NAMESPACE, job
 
 KEY = ServiceKey(NAMESPACE, "rule", "mindie")

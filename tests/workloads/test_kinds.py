@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import LabelledMetadata, Owner
-from scaler.workloads.kind import Membership
 from scaler.workloads.kinds import (
     KINDS,
     PLAIN,
@@ -26,6 +25,7 @@ from scaler.workloads.kinds import (
     owner_facts,
     unknown_owner,
 )
+from scaler.workloads.membership import Membership
 from tests.workloads import pods
 from tests.workloads.pods import SAMPLES, Sample, facts
 

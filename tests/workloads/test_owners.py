@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.workloads.kind import OwnerFacts
 from scaler.workloads.kinds import OwnerObject, owner_facts
+from scaler.workloads.membership import OwnerFacts
 from tests.workloads.test_run_policy import JSON
 
 KINDS = ("ReplicaSet", "StatefulSet", "Deployment", "LeaderWorkerSet", "PodSet", "Banana")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.workloads.kind import Membership
 from scaler.workloads.kinds import membership_of
+from scaler.workloads.membership import Membership
 from scaler.workloads.podgroups import own_pod_group, own_pod_group_name
 from tests.workloads.pods import LABELS, deployment, facts, obj, template
 from tests.workloads.test_run_policy import JSON

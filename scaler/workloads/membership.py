@@ -15,7 +15,6 @@ from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_text
 
-LONGEST_NAME = 253
 MOST_FAULTS = 10
 """Of a job that are said."""
 OwnerName = tuple[str, str, str]
