@@ -13,7 +13,6 @@ from scaler.election import LeadershipLost
 from scaler.kube.api import LEASES, PODS
 from scaler.settings import Settings
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import VirtualLoop, run
 from tests.held import held
@@ -152,7 +151,7 @@ def test_a_leader_that_wakes_up_after_an_hour_writes_nothing_and_its_successor_g
         loop, before = asyncio.get_running_loop(), len(answers.asked)
         assert isinstance(loop, VirtualLoop)
         gone = on.pods_of("d0")[0]["metadata"]["name"]
-        on.cluster.server.delete(PODS, NAMESPACE, gone, DeleteOptions(grace_period_seconds=0))
+        on.cluster.server.delete(PODS, NAMESPACE, gone, grace_period_seconds=0)
         loop._now += HOUR
         (outcome,) = await asyncio.gather(leader, return_exceptions=True)
         assert isinstance(outcome, ExceptionGroup)

@@ -17,9 +17,6 @@ from scaler.sim.apiserver.reading import Query
 from scaler.sim.apiserver.server import ApiServer, Hook
 from scaler.sim.apiserver.store import Backup, Change
 
-_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-_AUDIT_LINES = 10_000
-
 
 class SimCluster(SimClient):
     """A cluster to be made inside a running loop. Implements KubeApi; `client` gives further, independent clients.
@@ -38,10 +35,10 @@ class SimCluster(SimClient):
         server = ApiServer(
             clock, seed=seed, history=history, strict_namespaces=strict_namespaces, admission=admission
         )  # fmt: skip
-        super().__init__(server, "cluster", latency=latency, seed=seed, audit=deque(maxlen=_AUDIT_LINES))
+        super().__init__(server, "cluster", latency=latency, seed=seed, audit=deque(maxlen=10_000))
         self._seed = seed
         self._clients: dict[str, SimClient] = {"cluster": self}
-        for name in _NAMESPACES:
+        for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
             server.create(NAMESPACES, None, {"metadata": {"name": name}})
         for definition in (*definitions(), *workload_definitions()) if crds else ():
             server.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
@@ -72,11 +69,11 @@ class SimCluster(SimClient):
     def peek(self, resource: Resource, namespace: str | None = None, *, label_selector: str = "") -> list[Object]:
         """The objects as they are now, at once: for assertions and pictures."""
         page = self.server.list(resource, namespace, Query(label_selector=label_selector))
-        return [record.copy() for record in page.records]
+        return [record.copy() for record in page.items]
 
-    def compact(self, version: int | None = None) -> None:
+    def compact(self) -> None:
         """Forgets the history, as etcd's compaction does: older watches and continue tokens expire."""
-        self.server.store.compact(version)
+        self.server.store.compact()
 
     def cut_all_watches(self, resource: Resource | None = None) -> int:
         """Ends the watches (of one resource) of all clients, as a restart of the API server would; returns how many."""

@@ -16,7 +16,6 @@ from typing import Any
 from scaler.clock import Clock
 from scaler.kube.api import LEASES, NODES, PODS, SERVICES, KubeApi, Page, PatchType, Resource, WatchEvent
 from scaler.sim.apiserver.client import Request
-from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.play import silence_logs
@@ -80,7 +79,7 @@ class Swap(Faults):
 
     async def before(self, request: Request) -> None:
         if (request.verb, request.resource) == ("delete", SERVICES) and not self.swapped:
-            self.cluster.server.delete(SERVICES, request.namespace, request.name, DeleteOptions())
+            self.cluster.server.delete(SERVICES, request.namespace, request.name)
             foreign = manifest(SERVICES, request.name, request.namespace, spec={"ports": [{"port": 80}]})
             self.cluster.apply([foreign])
             self.swapped = True

@@ -17,7 +17,6 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.nodes import NodeFate, change_node
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
-from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from tests.chaos import hostile, world
 from tests.chaos.catalogue import SCALED, Event
@@ -40,7 +39,6 @@ FATES = {
 RESTORED = 120.0
 """Seconds in which everything has found its way back after a restore of etcd."""
 UNDER = "node under it lost"
-_AT_ONCE = DeleteOptions(grace_period_seconds=0)
 DECODE = (world.GROUPS[1], kinds.GROUPS[1])
 
 
@@ -297,13 +295,13 @@ class Operations:
             for obj in self._cluster.peek(kind, hostile.NAMESPACE):
                 ours = objects.name(obj).endswith(OWN_SUFFIXES)
                 if not ours and (kind == ASCEND_JOBS or not objects.owner_uid(obj)):
-                    self._cluster.server.delete(kind, hostile.NAMESPACE, objects.name(obj), _AT_ONCE)
+                    self._cluster.server.delete(kind, hostile.NAMESPACE, objects.name(obj), grace_period_seconds=0)
 
     def free_names(self) -> None:
         for namespace, name in self._taken:
             pods = {objects.name(pod): pod for pod in self._cluster.peek(PODS, namespace)}
             if name in pods and not objects.owner_uid(pods[name]):
-                self._cluster.server.delete(PODS, namespace, name, _AT_ONCE)
+                self._cluster.server.delete(PODS, namespace, name, grace_period_seconds=0)
 
 
 def _victims(event: Event, found: list[Instance]) -> list[Object]:

@@ -9,7 +9,6 @@ import pytest
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Resource
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.chaos import world
@@ -83,7 +82,7 @@ def test_what_is_taken_away_from_under_a_bound_pod_is_seen(kind: Resource, node:
         }
         cluster.apply([pod, made])
         with writes.acting("life", Request("life", "delete", kind, HEALTHY.namespace, "h-p0")):
-            cluster.server.delete(kind, HEALTHY.namespace, "h-p0", DeleteOptions())
+            cluster.server.delete(kind, HEALTHY.namespace, "h-p0")
         assert len(writes.witness.failures) == failures
 
     run(story())

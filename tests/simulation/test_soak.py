@@ -32,7 +32,6 @@ from scaler.kube.api import (
 from scaler.kube.errors import ConflictError, ForbiddenError, NotFoundError
 from scaler.settings import Settings
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.play import silence_logs
@@ -152,7 +151,7 @@ class Soak(Rig):
 
     def delete(self, resource: Resource, obj: Object) -> None:
         meta = obj["metadata"]
-        self.cluster.server.delete(resource, meta.get("namespace"), meta["name"], DeleteOptions(grace_period_seconds=0))
+        self.cluster.server.delete(resource, meta.get("namespace"), meta["name"], grace_period_seconds=0)
 
     async def sweep(self) -> None:
         """The garbage collector, and the API server that keeps events for an hour."""

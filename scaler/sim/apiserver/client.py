@@ -14,7 +14,6 @@ import msgspec
 from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Refused, Resource, WatchEvent
 from scaler.kube.errors import KubeError
 from scaler.kube.wire import refused_of
-from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.apiserver.reading import Query, Seen, Watch
 from scaler.sim.apiserver.server import ApiServer
 from scaler.sim.apiserver.store import Record
@@ -59,14 +58,14 @@ class SimClient:
         """See KubeApi.list."""
         request = Request(self.name, "list", resource, namespace or "")
         page = await self._send(request, lambda: self.server.list(resource, namespace, Query(**query)))
-        read = [_decoded(record, decode) for record in page.records]
+        read = [_decoded(record, decode) for record in page.items]
         items = [item for item in read if not isinstance(item, Refused)]
         if decode is None and not self.server.catalog.find(resource).custom:
             for item in items:
                 # In a list only custom resources say what they are, as from a real API server.
                 del item["apiVersion"], item["kind"]
         refused = [item for item in read if isinstance(item, Refused)]
-        return Page(items, str(page.version), page.continue_token, refused)
+        return Page(items, page.resource_version, page.continue_token, refused)
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, *, timeout_seconds: int = 300, decode: Any = None,
@@ -100,12 +99,12 @@ class SimClient:
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """See KubeApi.create. Creating one of kinds.BINDINGS binds the pod of that name."""
-        request = Request(self.name, "create", resource, namespace or "", _name_in(body), body=body)
+        request = self._creating(resource, namespace, body)
         return (await self._write(request, lambda: self.server.create(resource, namespace, body))).copy()
 
     async def would_create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """See HttpKubeApi.would_create."""
-        request = Request(self.name, "create", resource, namespace or "", _name_in(body), body=body)
+        request = self._creating(resource, namespace, body)
         return (await self._send(request, lambda: self.server.create(resource, namespace, body, dry_run=True))).copy()
 
     async def replace(
@@ -127,9 +126,8 @@ class SimClient:
 
     async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:
         """See KubeApi.delete."""
-        wanted = DeleteOptions(**options)
         request = Request(self.name, "delete", resource, namespace or "", name)
-        await self._write(request, lambda: self.server.delete(resource, namespace, name, wanted))
+        await self._write(request, lambda: self.server.delete(resource, namespace, name, **options))
 
     def cut_watches(self, resource: Resource | None = None) -> int:
         """Ends this client's open watches (of one resource) as a closed connection would; returns how many."""
@@ -151,30 +149,28 @@ class SimClient:
             try:
                 record = effect()
             except KubeError as error:
-                self._note(request, error=str(error))
+                self._note(request, request.name, error=str(error))
                 raise
-            self._note(request, name=record.object["metadata"]["name"], version=str(record.version))
+            self._note(request, record.object["metadata"]["name"], version=str(record.version))
             return record
 
         return await self._send(request, audited)
 
-    def _note(self, request: Request, *, name: str = "", version: str = "", error: str = "") -> None:
-        moment = self.server.clock.now()
-        verb = f"{request.verb} {request.subresource}".strip()
-        name = request.name or name
+    def _note(self, request: Request, name: str, *, version: str = "", error: str = "") -> None:
+        moment, verb = self.server.clock.now(), f"{request.verb} {request.subresource}".strip()
         self.audit.append(Write(moment, self.name, verb, request.resource, request.namespace, name, version, error))
+
+    def _creating(self, resource: Resource, namespace: str | None, body: Any) -> Request:
+        """The request to create a body of which nothing is known yet."""
+        metadata = body.get("metadata") if isinstance(body, dict) else None
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        name = name if isinstance(name, str) else ""
+        return Request(self.name, "create", resource, namespace or "", name, body=body)
 
     async def _travel(self) -> None:
         if self._latency:
             factor = 0.5 if self._random is None else self._random.uniform(0.25, 0.75)
             await asyncio.sleep(self._latency * factor)
-
-
-def _name_in(body: Any) -> str:
-    """The name in a body, of which nothing is known yet."""
-    metadata = body.get("metadata") if isinstance(body, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    return name if isinstance(name, str) else ""
 
 
 def _decoded(record: Record, decode: Any) -> Any:

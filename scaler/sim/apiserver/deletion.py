@@ -5,47 +5,31 @@ Decides only; the server stores what comes out.
 
 from __future__ import annotations
 
-import msgspec
-
 from scaler.clock import rfc3339, seconds_of
 from scaler.kube.api import Object
-from scaler.sim.apiserver import pods, refusals
+from scaler.sim.apiserver import refusals
 from scaler.sim.apiserver.kinds import Kind
 
-FOREGROUND = "foregroundDeletion"
-ORPHAN = "orphan"
-
-_FINALIZER_OF = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+_FINALIZER_OF = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
-class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a DELETE; the fields are those of KubeApi.delete."""
-
-    uid: str = ""
-    resource_version: str = ""
-    grace_period_seconds: int | None = None
-    propagation_policy: str = ""
-
-
-def check_preconditions(kind: Kind, obj: Object, options: DeleteOptions) -> None:
-    """ConflictError when uid or resourceVersion differ."""
+def check_preconditions(kind: Kind, obj: Object, uid: str = "", resource_version: str = "") -> None:
+    """ConflictError when uid or resourceVersion are given and differ."""
     metadata = obj["metadata"]
-    pairs = (("UID", options.uid, "uid"), ("ResourceVersion", options.resource_version, "resourceVersion"))
+    pairs = (("UID", uid, "uid"), ("ResourceVersion", resource_version, "resourceVersion"))
     for words, wanted, field in pairs:
         if wanted and wanted != metadata[field]:
             why = f"Precondition failed: {words} in precondition: {wanted}, {words} in object meta: {metadata[field]}"
             raise refusals.conflict(kind.resource, metadata["name"], why)
 
 
-def ends(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> bool:
+def ends(kind: Kind, obj: Object, now: float, grace: int | None, propagation_policy: str) -> bool:
     """Whether a DELETE removes the object (a private copy) at once; else its metadata is marked in place."""
     metadata = obj["metadata"]
-    graceful: bool | None = False
-    if kind.resource.kind == "Pod" and not kind.custom:
-        graceful = _set_grace(obj, options, now)
-        if graceful is None:
-            return False
-    _set_propagation(metadata, options.propagation_policy)
+    graceful = _set_grace(obj, grace, now) if kind.built_in == "Pod" else False
+    if graceful is None:
+        return False
+    _set_propagation(metadata, propagation_policy)
     if metadata.get("finalizers"):
         _mark(metadata, now, metadata.get("deletionGracePeriodSeconds", 0))
         return False
@@ -59,12 +43,15 @@ def is_over(obj: Object) -> bool:
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 
-def _set_grace(pod: Object, options: DeleteOptions, now: float) -> bool | None:
+def _set_grace(pod: Object, period: int | None, now: float) -> bool | None:
     """Whether the pod has a grace period; None when nothing changes, since one under way can only be shortened."""
-    metadata, period = pod["metadata"], options.grace_period_seconds
+    metadata = pod["metadata"]
     running = metadata.get("deletionGracePeriodSeconds")
     if not metadata.get("deletionTimestamp"):
-        _mark(metadata, now, pods.grace_period(pod, period))
+        seconds = pod["spec"].get("terminationGracePeriodSeconds", 30) if period is None else period
+        if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Failed", "Succeeded"):
+            seconds = 0
+        _mark(metadata, now, max(1, seconds) if seconds < 0 else seconds)
         return True
     if not running:
         return False
@@ -87,11 +74,9 @@ def _mark(metadata: Object, now: float, grace: int) -> None:
 def _set_propagation(metadata: Object, policy: str) -> None:
     if not policy:
         return
-    finalizers = [name for name in metadata.get("finalizers") or () if name not in (FOREGROUND, ORPHAN)]
-    if policy in _FINALIZER_OF:
-        finalizers.append(_FINALIZER_OF[policy])
-    elif policy != "Background":
+    if policy not in ("Background", *_FINALIZER_OF):
         raise refusals.unprocessable(f'propagationPolicy: Unsupported value: "{policy}"')
-    metadata.pop("finalizers", None)
+    finalizers = [name for name in metadata.pop("finalizers", ()) if name not in _FINALIZER_OF.values()]
+    finalizers += [_FINALIZER_OF[policy]] if policy in _FINALIZER_OF else []
     if finalizers:
         metadata["finalizers"] = finalizers

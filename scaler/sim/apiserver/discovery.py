@@ -32,23 +32,20 @@ def document(path: str, kinds: Iterable[Kind]) -> Object | None:
         bases.setdefault(base_path(kind), []).append(kind)
         if kind.resource.group:
             groups.setdefault(kind.resource.group, {})[kind.resource.version] = None
-    fixed: dict[str, Object] = {
+    found: dict[str, Object] = {
         "version": VERSION,
         "api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
         "apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*item) for item in groups.items()]},
         "openapi/v3": {"paths": {base: {"serverRelativeURL": f"/openapi/v3/{base}"} for base in bases}},
     }
-    if path in fixed:
-        return fixed[path]
-    if path.startswith("openapi/v3/") and path.removeprefix("openapi/v3/") in bases:
-        return _openapi(bases[path.removeprefix("openapi/v3/")])
-    if path.startswith("apis/") and path[5:] in groups:
-        return {"kind": "APIGroup", "apiVersion": "v1", **_group(path[5:], groups[path[5:]])}
-    if path not in bases:
-        return None
-    entries = [entry for kind in bases[path] for entry in _entries(kind)]
-    version = path.partition("/")[2]
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}
+    for name, versions in groups.items():
+        found[f"apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
+    for base, served in bases.items():
+        entries = [entry for kind in served for entry in _entries(kind)]
+        version = base.partition("/")[2]
+        found[base] = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}
+        found[f"openapi/v3/{base}"] = _openapi(served)
+    return found.get(path)
 
 
 def base_path(kind: Kind) -> str:
@@ -67,7 +64,7 @@ def _entries(kind: Kind) -> Iterator[Object]:
     entry: Object = {**common, "name": plural, "singularName": kind.singular, "verbs": _VERBS}
     if kind.short_names:
         entry["shortNames"] = list(kind.short_names)
-    if kind.resource.kind in _IN_ALL and not kind.custom:
+    if kind.built_in in _IN_ALL:
         entry["categories"] = ["all"]
     yield entry
     part = {**common, "singularName": "", "verbs": ["get", "patch", "update"]}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
@@ -56,17 +56,13 @@ def kubeconfig(url: str, namespace: str = "default") -> str:
     })  # fmt: skip
 
 
-class _Target(msgspec.Struct, frozen=True):
+class _Target(NamedTuple):
     """What a path is about."""
 
     kind: Kind
     namespace: str | None
     name: str
     subresource: str
-
-    @property
-    def resource(self) -> Resource:
-        return self.kind.resource
 
     @property
     def place(self) -> tuple[Resource, str | None, str]:
@@ -135,9 +131,8 @@ class _Facade:
         if request.query.get("watch") in ("true", "1"):
             return await self._watch(request, target)
         page = await self._client.list(
-            target.resource, target.namespace, **_selectors(request), limit=_number(request, "limit"),
+            target.kind.resource, target.namespace, **_selection(request), limit=_number(request, "limit"),
             continue_token=request.query.get("continue", ""),
-            resource_version=request.query.get("resourceVersion", ""),
         )  # fmt: skip
         metadata = {"resourceVersion": page.resource_version}
         if page.continue_token:
@@ -145,30 +140,24 @@ class _Facade:
         shown = self._shown(request, target, page.items)
         if shown is not None:
             return _json({**shown, "metadata": metadata})
-        api_version, kind = target.resource.api_version, f"{target.resource.kind}List"
-        return _json({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": page.items})
+        named = {"kind": f"{target.kind.resource.kind}List", "apiVersion": target.kind.resource.api_version}
+        return _json({**named, "metadata": metadata, "items": page.items})
 
     async def _watch(self, request: web.Request, target: _Target) -> web.StreamResponse:
+        """Refusals of the watch itself come as errors, later ones within the stream, as from a real server."""
         if request.query.get("sendInitialEvents") == "true":
             raise refusals.unprocessable("sendInitialEvents: Forbidden: lists come by listing here")
-        watch: Any = self._client.watch(
-            target.resource, target.namespace, resource_version=request.query.get("resourceVersion", ""),
-            **_selectors(request), timeout_seconds=_number(request, "timeoutSeconds") or 1800,
+        stream: AsyncGenerator[WatchEvent[Object], None] = self._client.watch(
+            target.kind.resource, target.namespace, **_selection(request),
+            timeout_seconds=_number(request, "timeoutSeconds") or 1800,
         )  # fmt: skip
-        async with aclosing(watch) as stream:
-            return await self._stream(request, target, stream)
-
-    async def _stream(
-        self, request: web.Request, target: _Target, stream: AsyncIterator[WatchEvent[Object]]
-    ) -> web.StreamResponse:
-        """Refusals of the watch itself come as errors, later ones within the stream, as from a real server."""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         bookmarks = request.query.get("allowWatchBookmarks") in ("true", "1")
         opening = asyncio.ensure_future(anext(stream, None))
         try:
             # Whether a watch is refused shows at once; a watch that is not refused may be silent for long.
             await asyncio.wait([opening], timeout=0.05)
-            if opening.done() and opening.exception() is not None:
+            if opening.done():
                 opening.result()
             await response.prepare(request)
             event = await opening
@@ -186,12 +175,14 @@ class _Facade:
         finally:
             opening.cancel()
             await asyncio.wait([opening])  # a stream that is being read cannot be closed
+            await stream.aclose()
         return response
 
     def _event_object(self, request: web.Request, target: _Target, event: WatchEvent[Object]) -> Object:
         if event.object is None:
             metadata = {"resourceVersion": event.resource_version, "creationTimestamp": None}
-            return {"kind": target.resource.kind, "apiVersion": target.resource.api_version, "metadata": metadata}
+            resource = target.kind.resource
+            return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
         shown = self._shown(request, target, [event.object])
         return event.object if shown is None else {**shown, "metadata": {"resourceVersion": event.resource_version}}
 
@@ -210,7 +201,7 @@ class _Facade:
             return await self._bind(target.namespace, target.name, body)
         if target.name:
             raise refusals.method_not_allowed()
-        return _json(await self._client.create(target.resource, target.namespace, _object(body)), 201)
+        return _json(await self._client.create(target.kind.resource, target.namespace, _object(body)), 201)
 
     async def _bind(self, namespace: str | None, name: str, body: Any) -> web.StreamResponse:
         metadata = {**(_object(body).get("metadata") or {}), **({"name": name} if name else {})}
@@ -246,12 +237,15 @@ class _Facade:
             grace_period_seconds=None if grace is None else int(grace),
             propagation_policy=options.get("propagationPolicy", ""),
         )  # fmt: skip
-        details = {"name": target.name, "kind": target.resource.plural, "uid": before["metadata"]["uid"]}
+        details = {"name": target.name, "kind": target.kind.resource.plural, "uid": before["metadata"]["uid"]}
         return _json({**_SUCCESS, "details": details})
 
 
-def _selectors(request: web.Request) -> dict[str, str]:
-    names = {"label_selector": "labelSelector", "field_selector": "fieldSelector"}
+def _selection(request: web.Request) -> dict[str, str]:
+    """What a list and a watch both may say."""
+    names = {
+        "label_selector": "labelSelector", "field_selector": "fieldSelector", "resource_version": "resourceVersion",
+    }  # fmt: skip
     return {name: request.query.get(parameter, "") for name, parameter in names.items()}
 
 

@@ -68,6 +68,11 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None = None
     columns: tuple[dict[str, Any], ...] = ()
 
+    @property
+    def built_in(self) -> str:
+        """The name of a built-in kind; empty for a custom one, which may be named alike."""
+        return "" if self.custom else self.resource.kind
+
 
 def _builtin(resource: Resource, *short_names: str, **behaviour: Any) -> Kind:
     return Kind(resource=resource, singular=resource.kind.lower(), short_names=short_names, **behaviour)

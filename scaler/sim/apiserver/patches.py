@@ -128,8 +128,6 @@ _MERGE_KEYS: dict[str, str] = {
     "topologySpreadConstraints": "topologyKey",
     "ownerReferences": "uid",
 }
-# Lists of plain values that merge as sets.
-_SETS = frozenset({"finalizers"})
 
 
 def strategic_merge(target: Any, patch: Any, name: str = "") -> Any:
@@ -163,37 +161,35 @@ def _merge_map(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 def _obey(result: dict[str, Any], directive: str, value: Any) -> None:
     kind, _, field = directive.partition("/")
-    if kind == "$retainKeys" and isinstance(value, list):
+    if not isinstance(value, list):
+        return
+    if kind == "$retainKeys":
         for key in [key for key in result if key not in value]:
             del result[key]
-    elif kind == "$deleteFromPrimitiveList" and isinstance(value, list):
+    elif kind == "$deleteFromPrimitiveList":
         result[field] = [item for item in result.get(field) or [] if item not in value]
-    elif kind == "$setElementOrder" and isinstance(value, list):
-        _reorder(result, field, value)
+    elif kind == "$setElementOrder" and isinstance(result.get(field), list):
+        result[field] = _in_order(result[field], value, _merge_key(field, value))
 
 
-def _reorder(result: dict[str, Any], field: str, order: list[Any]) -> None:
-    """kubectl apply states the order of elements; elements that it does not name keep their place at the end."""
-    items, key = result.get(field), _merge_key(field)
-    if not isinstance(items, list):
-        return
-    wanted = [entry.get(key) if isinstance(entry, dict) and key else entry for entry in order]
+def _in_order(items: list[Any], order: list[Any], key: str) -> list[Any]:
+    """Elements that `order` does not name keep their place at the end."""
 
-    def position(item: Any) -> int:
-        name = item.get(key) if isinstance(item, dict) and key else item
-        return wanted.index(name) if name in wanted else len(wanted)
+    def identity(item: Any) -> Any:
+        return item.get(key) if isinstance(item, dict) and key else item
 
-    result[field] = sorted(items, key=position)
+    names = [identity(entry) for entry in order]
+    return sorted(items, key=lambda item: names.index(identity(item)) if identity(item) in names else len(names))
 
 
-def _merge_key(name: str, items: list[Any] | None = None) -> str:
+def _merge_key(name: str, items: list[Any]) -> str:
     if name == "ports":
         return "containerPort" if items and isinstance(items[0], dict) and "containerPort" in items[0] else "port"
     return _MERGE_KEYS.get(name, "")
 
 
 def _merge_list(target: list[Any], patch: list[Any], name: str) -> list[Any]:
-    if name in _SETS:
+    if name == "finalizers":  # a list of plain values that merges as a set
         return target + [item for item in patch if item not in target]
     key = _merge_key(name, patch)
     if not key or not all(isinstance(item, dict) for item in patch):
@@ -236,13 +232,12 @@ class FieldManagers:
     def forget(self, obj: Object) -> None:
         self._known.pop(obj["metadata"]["uid"], None)
 
-    def noted(self, obj: Object, subresource: str, manager: str, body: Object) -> Object:
-        """The object with this noted, in `managedFields` too where it is no subresource."""
+    def note(self, obj: Object, subresource: str, manager: str, body: Object) -> None:
+        """That the manager applied this, in the object's `managedFields` too where it is no subresource."""
         self.of(obj)[subresource, manager] = body
         if not subresource:
             entries = [_entry(who, known) for (part, who), known in sorted(self.of(obj).items()) if not part]
             obj["metadata"]["managedFields"] = entries
-        return obj
 
     def conflicts(self, obj: Object, subresource: str, manager: str, body: Object) -> list[tuple[str, Path]]:
         """Manager and path of all that `body` would change and others applied."""
@@ -286,7 +281,8 @@ def applied(live: Any, before: Any, wanted: Any, schema: Schema) -> Any:
 def _object(live: dict[str, Any], before: dict[str, Any], wanted: dict[str, Any], schema: Schema) -> dict[str, Any]:
     result = {}
     for name, value in live.items():
-        inner = _inner(schema, name)
+        inner = (schema.get("properties") or {}).get(name, schema.get("additionalProperties"))
+        inner = inner if isinstance(inner, dict) else {}
         if name in wanted:
             result[name] = applied(value, before.get(name), wanted[name], inner)
         elif name not in before:
@@ -294,11 +290,6 @@ def _object(live: dict[str, Any], before: dict[str, Any], wanted: dict[str, Any]
         elif isinstance(value, dict) and (left := applied(value, before[name], {}, inner)):
             result[name] = left
     return result | {name: value for name, value in wanted.items() if name not in live}
-
-
-def _inner(schema: Schema, name: str) -> Schema:
-    found = (schema.get("properties") or {}).get(name, schema.get("additionalProperties"))
-    return found if isinstance(found, dict) else {}
 
 
 def _keyed(live: list[Any], before: list[Any], wanted: list[Any], schema: Schema) -> list[Any]:

@@ -19,17 +19,10 @@ _SPEC_DEFAULTS: dict[str, Any] = {
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
 }
-_CONTAINER_DEFAULTS: dict[str, Any] = {
-    "terminationMessagePath": "/dev/termination-log",
-    "terminationMessagePolicy": "File",
-}
 _IMMUTABLE = (
     "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
     "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
-_NO_GATES_AFTER_CREATION = (
-    "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate '{}'"
 )
 
 
@@ -52,15 +45,15 @@ def fill_defaults(pod: Object) -> None:
     for name, value in _SPEC_DEFAULTS.items():
         spec.setdefault(name, value.copy() if isinstance(value, dict) else value)
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        _prepare_container(container)
+        _fill_container(container)
 
 
-def _prepare_container(container: Object) -> None:
+def _fill_container(container: Object) -> None:
     image = str(container.get("image", ""))
     latest = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
-    pull = {"imagePullPolicy": "Always" if latest else "IfNotPresent"}
-    for name, value in {**_CONTAINER_DEFAULTS, **pull}.items():
-        container.setdefault(name, value)
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     resources = container.setdefault("resources", {})
@@ -118,8 +111,9 @@ def update_problems(old: Object, new: Object) -> Iterator[str]:
     before, after = dict(old["spec"]), dict(new["spec"])
     gates_before = {gate.get("name") for gate in before.pop("schedulingGates", None) or ()}
     for gate in after.pop("schedulingGates", None) or ():
-        if gate.get("name") not in gates_before:
-            yield _NO_GATES_AFTER_CREATION.format(gate.get("name"))
+        name = gate.get("name")
+        if name not in gates_before:
+            yield f"spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate '{name}'"
     tolerations = after.pop("tolerations", None) or []
     if any(toleration not in tolerations for toleration in before.pop("tolerations", None) or ()):
         yield _IMMUTABLE
@@ -138,15 +132,6 @@ def update_problems(old: Object, new: Object) -> Iterator[str]:
 
 def _without_images(containers: Any) -> list[Any]:
     return [{**container, "image": ""} for container in containers or ()]
-
-
-def grace_period(pod: Object, wanted: int | None) -> int:
-    """Seconds between deletion and the end, as the API server decides: none without a node or after the end."""
-    spec, phase = pod.get("spec") or {}, (pod.get("status") or {}).get("phase")
-    if not spec.get("nodeName") or phase in ("Failed", "Succeeded"):
-        return 0
-    seconds = spec.get("terminationGracePeriodSeconds", 30) if wanted is None else wanted
-    return max(1, seconds) if seconds < 0 else seconds
 
 
 def bind(pod: Object, binding: Object, now: str) -> None:

@@ -13,10 +13,11 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
-from scaler.kube.api import EventType, Object
+from scaler.kube.api import EventType, Object, Page
 from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import refusals
 from scaler.sim.apiserver.kinds import Kind, at
@@ -30,21 +31,19 @@ _EQUALITY = re.compile(r"^([^=!\s]+)\s*(==|=|!=)\s*(\S*)$")
 _EXISTS = re.compile(r"^(!?)\s*([^=!\s,()]+)$")
 _SPLIT = re.compile(r",(?![^(]*\))")
 
-_POD_FIELDS = (
-    "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName status.phase status.podIP "
-    "status.nominatedNodeName"
-)
-_EVENT_FIELDS = (
-    "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid involvedObject.apiVersion "
-    "involvedObject.resourceVersion reason source type reportingComponent"
-)
 _FIELDS_OF = {
-    "Pod": _POD_FIELDS.split(),
-    "Event": _EVENT_FIELDS.split(),
-    "Node": ["spec.unschedulable"],
-    "Namespace": ["status.phase"],
-    "Secret": ["type"],
-}
+    "Pod": (
+        "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase",
+        "status.podIP", "status.nominatedNodeName",
+    ),
+    "Event": (
+        *(f"involvedObject.{n}" for n in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion")),
+        "reason", "source", "type", "reportingComponent",
+    ),
+    "Node": ("spec.unschedulable",),
+    "Namespace": ("status.phase",),
+    "Secret": ("type",),
+}  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
@@ -85,17 +84,18 @@ def _field_test(part: str, selector: str, kind: str) -> Predicate:
     if not found:
         raise refusals.bad_request(f"invalid selector: {selector!r}; can't understand {part!r}")
     field, wanted, equal = found[1], found[3], found[2] != "!="
-    if field not in ("metadata.name", "metadata.namespace") and field not in _FIELDS_OF.get(kind, ()):
+    if field not in ("metadata.name", "metadata.namespace", *_FIELDS_OF.get(kind, ())):
         raise refusals.bad_request(f"field label not supported: {field}")
     path = field.split(".") if field != "source" else ["source", "component"]
-    return lambda obj: (_text_at(obj, path) == wanted) is equal
 
+    def matches(obj: Object) -> bool:
+        value = at(obj, path)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if value is None:
+            text = "false" if field == "spec.unschedulable" else ""
+        return (text == wanted) is equal
 
-def _text_at(obj: Object, path: list[str]) -> str:
-    value = at(obj, path)
-    if value is None:
-        return "false" if path[-1] == "unschedulable" else ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return matches
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,15 +108,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str = ""
 
 
-class RecordPage(msgspec.Struct, frozen=True):
-    """Like kube.api.Page, with records."""
+class _Token(NamedTuple):
+    """A continue token: the version of the list, and the last key of the page before."""
 
-    records: list[Record]
-    version: int
-    continue_token: str = ""
-
-
-class _Token(msgspec.Struct, frozen=True):
     version: int
     after: Key
 
@@ -124,7 +118,7 @@ class _Token(msgspec.Struct, frozen=True):
 def selection(kind: Kind, query: Query) -> Predicate:
     """Both selectors as one predicate on objects; BadRequestError when one cannot be read."""
     labels = label_predicate(query.label_selector)
-    fields = field_predicate(query.field_selector, "" if kind.custom else kind.resource.kind)
+    fields = field_predicate(query.field_selector, kind.built_in)
     return lambda obj: labels(obj) and fields(obj)
 
 
@@ -137,45 +131,23 @@ def version_number(text: str) -> int:
     return int(text)
 
 
-def list_page(store: Store, kind: Kind, namespace: str | None, query: Query) -> RecordPage:
+def list_page(store: Store, kind: Kind, namespace: str | None, query: Query) -> Page[Record]:
     """One page; ExpiredError when its version is not kept any more."""
     table = store.table(kind.resource)
-    token = _read_token(query.continue_token) if query.continue_token else _first_page(store, query)
-    if token.version < table.oldest:
-        raise refusals.expired_continue() if query.continue_token else refusals.expired(token.version, table.oldest)
+    version, after = _read_token(query.continue_token) if query.continue_token else _first_page(store, query)
+    if version < table.oldest:
+        raise refusals.expired_continue() if query.continue_token else refusals.expired(version, table.oldest)
     matches = selection(kind, query)
     found: list[Record] = []
     last: Key = ("", "")
-    for key, record in _records_at(table, token.version, namespace, token.after):
+    for key, record in _records_at(table, version, namespace, after):
         if query.limit and len(found) == query.limit:
-            following = msgspec.json.encode(_Token(token.version, last))
-            return RecordPage(found, token.version, base64.urlsafe_b64encode(following).decode())
+            following = base64.urlsafe_b64encode(msgspec.json.encode((version, last)))
+            return Page(found, str(version), following.decode())
         if matches(record.object):
             found.append(record)
             last = key
-    return RecordPage(found, token.version)
-
-
-def _first_page(store: Store, query: Query) -> _Token:
-    wanted = version_number(query.resource_version)
-    if wanted > store.version:
-        raise refusals.too_new(wanted, store.version)
-    # With a limit a version means exactly that version, without one it means "not older than".
-    exact = wanted if wanted and query.limit else store.version
-    return _Token(exact, ("", ""))
-
-
-def _records_at(table: Table, version: int, namespace: str | None, after: Key) -> Iterator[tuple[Key, Record]]:
-    unchanged = table.index_after(version) == len(table.changes)
-    records = table.records if unchanged else table.at(version)
-    keys = table.keys if unchanged else sorted(records)
-    start = bisect_right(keys, after)
-    end = len(keys)
-    if namespace:
-        start = max(start, bisect_left(keys, (namespace, "")))
-        end = bisect_left(keys, (namespace + "\0", ""))
-    for index in range(start, end):
-        yield keys[index], records[keys[index]]
+    return Page(found, str(version))
 
 
 def _read_token(text: str) -> _Token:
@@ -183,6 +155,24 @@ def _read_token(text: str) -> _Token:
         return msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=_Token)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
         raise refusals.bad_request("continue key is not valid") from None
+
+
+def _first_page(store: Store, query: Query) -> _Token:
+    wanted = version_number(query.resource_version)
+    if wanted > store.version:
+        raise refusals.too_new(wanted, store.version)
+    # With a limit a version means exactly that version, without one it means "not older than".
+    return _Token(wanted if wanted and query.limit else store.version, ("", ""))
+
+
+def _records_at(table: Table, version: int, namespace: str | None, after: Key) -> Iterator[tuple[Key, Record]]:
+    unchanged = table.index_after(version) == len(table.changes)
+    records = table.records if unchanged else table.at(version)
+    keys = table.keys if unchanged else sorted(records)
+    start = max(bisect_right(keys, after), bisect_left(keys, (namespace or "", "")))
+    end = bisect_left(keys, (namespace + "\0", "")) if namespace else len(keys)
+    for key in keys[start:end]:
+        yield key, records[key]
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -208,31 +198,31 @@ class Watch:
         self._table = store.table(kind.resource)
         self._matches = selection(kind, query)
         self._namespace = namespace or ""
-        self._initial = self._first_records(query)
+        self._position = self._start(query.resource_version)
+        self._initial: list[Record] = []
+        if not self._position:  # without a version (or with 0) a watch begins with what is there
+            page = list_page(store, kind, namespace, Query())
+            self._position = int(page.resource_version)
+            self._initial = [record for record in page.items if self._matches(record.object)]
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + timeout
         self._next_bookmark = self._loop.time() + self.bookmark_seconds
-        self._waiter: asyncio.Future[None] | None = None
+        self._woken = asyncio.Event()
         self.is_open = True
         """False after its end: what it still held back goes nowhere."""
         self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
         self._table.listeners.append(self._wake)
 
-    def _first_records(self, query: Query) -> list[Record]:
-        """Without a version (or with 0) a watch begins with what is there."""
+    def _start(self, resource_version: str) -> int:
         try:
-            self._position = version_number(query.resource_version)
+            position = version_number(resource_version)
         except BadRequestError as error:  # an API server's own fault, by its own account
             raise refusals.internal(error.message) from None
-        if self._position:
-            if self._position < self._table.oldest:
-                raise refusals.expired(self._position, self._table.oldest)
-            if self._position > self._store.version:
-                raise refusals.too_new(self._position, self._store.version)
-            return []
-        page = list_page(self._store, self.kind, self._namespace, Query())
-        self._position = page.version
-        return [record for record in page.records if self._matches(record.object)]
+        if position and position < self._table.oldest:
+            raise refusals.expired(position, self._table.oldest)
+        if position > self._store.version:
+            raise refusals.too_new(position, self._store.version)
+        return position
 
     def close(self) -> None:
         """Gives everything back; may be called again."""
@@ -255,8 +245,8 @@ class Watch:
             events = list(self._read()) or list(self._bookmark())
             if events:
                 return events
-            self._waiter = self._loop.create_future()
-            await self._waiter
+            self._woken.clear()
+            await self._woken.wait()
         return []
 
     def _read(self) -> Iterator[Seen]:
@@ -301,5 +291,4 @@ class Watch:
         self._wake()
 
     def _wake(self, _: Change | None = None) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._woken.set()

@@ -8,29 +8,20 @@ from scaler.kube.api import Resource
 from scaler.kube.errors import KubeError, status_error
 
 
-def plural(resource: Resource) -> str:
-    """`pods`, `ascendjobs.mindxdl.gitee.com`."""
-    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-
-
-def _kind(resource: Resource) -> str:
-    return f"{resource.kind}.{resource.group}" if resource.group else resource.kind
-
-
 def unknown_resource() -> KubeError:
     return status_error(404, "NotFound", "the server could not find the requested resource")
 
 
 def not_found(resource: Resource, name: str) -> KubeError:
-    return status_error(404, "NotFound", f'{plural(resource)} "{name}" not found')
+    return status_error(404, "NotFound", f'{resource.full_name} "{name}" not found')
 
 
 def already_exists(resource: Resource, name: str) -> KubeError:
-    return status_error(409, "AlreadyExists", f'{plural(resource)} "{name}" already exists')
+    return status_error(409, "AlreadyExists", f'{resource.full_name} "{name}" already exists')
 
 
 def conflict(resource: Resource, name: str, why: str) -> KubeError:
-    return status_error(409, "Conflict", f'Operation cannot be fulfilled on {plural(resource)} "{name}": {why}')
+    return status_error(409, "Conflict", f'Operation cannot be fulfilled on {resource.full_name} "{name}": {why}')
 
 
 def stale(resource: Resource, name: str) -> KubeError:
@@ -41,7 +32,8 @@ def stale(resource: Resource, name: str) -> KubeError:
 def invalid(resource: Resource, name: str, problems: Sequence[str]) -> KubeError:
     """422 with one problem as `path: what`, several as a bracketed list."""
     text = problems[0] if len(problems) == 1 else "[" + ", ".join(problems) + "]"
-    return status_error(422, "Invalid", f'{_kind(resource)} "{name}" is invalid: {text}')
+    kind = f"{resource.kind}.{resource.group}".rstrip(".")
+    return status_error(422, "Invalid", f'{kind} "{name}" is invalid: {text}')
 
 
 def unprocessable(why: str) -> KubeError:

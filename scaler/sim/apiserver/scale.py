@@ -16,12 +16,12 @@ _TYPE = ("autoscaling/v1", "Scale")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-class _Spec(msgspec.Struct):
+class _Spec(msgspec.Struct, frozen=True):
     replicas: int = 0
 
 
 class _Scale(msgspec.Struct):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    spec: _Spec = _Spec()
     metadata: dict[str, Any] = {}
 
 

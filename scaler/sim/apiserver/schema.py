@@ -14,37 +14,17 @@ from typing import Any
 
 import msgspec
 
-from scaler.kube.api import Object
-
 Schema = dict[str, Any]
 
-_TYPES = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (float,),
-}
-_ROOT_FIELDS = ("apiVersion", "kind", "metadata")
+_TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+ROOT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
-def prune(obj: Object, schema: Schema | None) -> Object:
-    """The object without the fields that its schema does not know, and with its defaults for what is absent.
-
-    apiVersion, kind and metadata stay.
-    """
-    if schema is None:
-        return obj
-    kept = {name: obj[name] for name in _ROOT_FIELDS if name in obj}
-    rest = {name: value for name, value in obj.items() if name not in _ROOT_FIELDS}
-    return {**kept, **_prune(rest, schema)}
-
-
-def _prune(value: Any, schema: Schema) -> Any:
+def prune(value: Any, schema: Schema) -> Any:
+    """The value without the fields that its schema does not know, and with its defaults for what is absent."""
     if isinstance(value, list):
         items = schema.get("items")
-        return [_prune(item, items) for item in value] if items else value
+        return [prune(item, items) for item in value] if items else value
     if not isinstance(value, dict):
         return value
     properties = schema.get("properties") or {}
@@ -56,8 +36,8 @@ def _prune(value: Any, schema: Schema) -> Any:
         if isinstance(inner, dict):
             # A null where none is allowed counts as absent.
             if item is not None or inner.get("nullable"):
-                result[name] = _prune(item, inner)
-        elif open_end or (schema.get("x-kubernetes-embedded-resource") and name in _ROOT_FIELDS):
+                result[name] = prune(item, inner)
+        elif open_end or (schema.get("x-kubernetes-embedded-resource") and name in ROOT_FIELDS):
             result[name] = item
     for name, inner in properties.items():
         if "default" in inner and name not in result:
@@ -65,14 +45,8 @@ def _prune(value: Any, schema: Schema) -> Any:
     return result
 
 
-def problems(obj: Object, schema: Schema | None) -> list[str]:
-    """What is wrong with the object, as `path: what`."""
-    if schema is None:
-        return []
-    return list(_problems(obj, schema, ""))
-
-
-def _problems(value: Any, schema: Schema, path: str) -> Iterator[str]:
+def problems(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
+    """What is wrong with the object, or with the value at `path` in it, as `path: what`."""
     if value is None and schema.get("nullable"):
         return
     wrong = _type_problem(value, schema)
@@ -80,19 +54,25 @@ def _problems(value: Any, schema: Schema, path: str) -> Iterator[str]:
         yield f"{path or '<root>'}: Invalid value: {wrong}"
         return
     yield from _value_problems(value, schema, path)
-    if isinstance(value, dict):
-        yield from _field_problems(value, schema, path)
-    elif isinstance(value, list) and schema.get("items"):
+    if isinstance(value, list) and schema.get("items"):
         for index, item in enumerate(value):
-            yield from _problems(item, schema["items"], f"{path}[{index}]")
+            yield from problems(item, schema["items"], f"{path}[{index}]")
+    if isinstance(value, dict):
+        for name in schema.get("required") or ():
+            if name not in value:
+                yield f"{path}.{name}: Required value".lstrip(".")
+        for name, item in value.items():
+            inner = (schema.get("properties") or {}).get(name, schema.get("additionalProperties"))
+            if isinstance(inner, dict):
+                yield from problems(item, inner, f"{path}.{name}".lstrip("."))
 
 
 def _type_problem(value: Any, schema: Schema) -> str:
-    found = next((name for name, types in _TYPES.items() if type(value) in types), "null")
+    found = _TYPES.get(type(value), "null")
     if schema.get("x-kubernetes-int-or-string"):
         return "" if found in ("integer", "string") else f'"{found}": must be an integer or a string'
     wanted = schema.get("type", found)
-    fits = found == wanted or (found == "integer" and wanted == "number") or wanted not in _TYPES
+    fits = found == wanted or (found == "integer" and wanted == "number")
     return "" if fits else f'"{found}": must be of type {wanted}: "{found}"'
 
 
@@ -105,18 +85,6 @@ def _value_problems(value: Any, schema: Schema, path: str) -> Iterator[str]:
             yield f"{path}: Invalid value: {value}: should be greater than or equal to {schema['minimum']}"
         if value > schema.get("maximum", value):
             yield f"{path}: Invalid value: {value}: should be less than or equal to {schema['maximum']}"
-
-
-def _field_problems(value: Object, schema: Schema, path: str) -> Iterator[str]:
-    for name in schema.get("required") or ():
-        if name not in value:
-            yield f"{path}.{name}: Required value".lstrip(".")
-    properties = schema.get("properties") or {}
-    extra = schema.get("additionalProperties")
-    for name, item in value.items():
-        inner = properties.get(name, extra)
-        if isinstance(inner, dict):
-            yield from _problems(item, inner, f"{path}.{name}".lstrip("."))
 
 
 _TEXTS = dict[str, str]
@@ -178,9 +146,9 @@ _DEFINITION_SPEC = _shape(
     "DefinitionSpec", required={"group": str, "scope": str, "names": _NAMES, "versions": [_VERSION]}
 )
 
-_CUSTOM = _shape("Custom", metadata=_METADATA)
 _ANY = _shape("Any", metadata=_METADATA, spec=_MAP, status=_STATUS)
 _SHAPES = {
+    "": _shape("Custom", metadata=_METADATA),
     "Binding": _shape("Binding", metadata=_METADATA, target=_REFERENCE),
     "Pod": _shape("Pod", metadata=_METADATA, spec=_POD_SPEC, status=_STATUS),
     "ConfigMap": _shape("ConfigMap", metadata=_METADATA, data=_TEXTS, binaryData=_TEXTS),
@@ -191,10 +159,10 @@ _SHAPES = {
 }
 
 
-def mismatch(kind: str, body: Any, *, custom: bool = False) -> str:
-    """Why the body is no object of that kind, empty when it is one. A custom resource needs no more than metadata."""
+def mismatch(built_in: str, body: Any) -> str:
+    """Why the body is no object of that built-in kind, or no custom resource (""); empty when it is one."""
     try:
-        msgspec.convert(body, _CUSTOM if custom else _SHAPES.get(kind, _ANY))
+        msgspec.convert(body, _SHAPES.get(built_in, _ANY))
     except msgspec.ValidationError as error:
         return str(error)
     return ""

@@ -16,13 +16,12 @@ from uuid import UUID
 import msgspec
 
 from scaler.clock import Clock, rfc3339
-from scaler.kube.api import NAMESPACES, OWN, PODS, Apply, Object, PatchType, Resource
+from scaler.kube.api import NAMESPACES, OWN, PODS, Apply, Object, Page, PatchType, Resource
 from scaler.kube.errors import BadRequestError
 from scaler.sim.apiserver import deletion, pods, reading, refusals, scale, schema, strategies
-from scaler.sim.apiserver.deletion import DeleteOptions
 from scaler.sim.apiserver.kinds import BINDINGS, Catalog, Kind
 from scaler.sim.apiserver.patches import FieldManagers, applied, json_patch, merge_patch, strategic_merge
-from scaler.sim.apiserver.reading import Query, RecordPage
+from scaler.sim.apiserver.reading import Query
 from scaler.sim.apiserver.scale import SCALE
 from scaler.sim.apiserver.store import Key, Record, Store
 
@@ -65,8 +64,6 @@ class ApiServer:
         self._cluster_ips = 0
         self._managers = FieldManagers()
         self._strict_namespaces = strict_namespaces
-        self._dry_run = False
-        """Whether nothing of this request is to be stored."""
         self._admission = tuple(admission)
 
     def get(self, resource: Resource, namespace: str | None, name: str, subresource: str = "") -> Record:
@@ -74,16 +71,16 @@ class ApiServer:
         record = self._record(kind, key)
         return scale.shown(kind, record) if subresource == SCALE else record
 
-    def list(self, resource: Resource, namespace: str | None, query: Query) -> RecordPage:
+    def list(self, resource: Resource, namespace: str | None, query: Query) -> Page[Record]:
         return reading.list_page(self.store, self.catalog.find(resource), namespace, query)
 
     def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Record:
         if resource.kind == BINDINGS.kind:
             return self._bind(namespace, body)
         kind = self.catalog.find(resource)
-        obj = self._admitted(kind, "CREATE", namespace, self._accept(kind, _private(body)))
+        obj = self._admitted(kind, namespace, self._accept(kind, _private(body)))
         self._start_metadata(kind, namespace, obj)
-        self._ensure_namespace(obj["metadata"].get("namespace", ""))
+        self._ensure_namespace(obj["metadata"].get("namespace", ""), dry_run=dry_run)
         self._allocate(obj)
         strategies.prepare(kind, obj)
         name = obj["metadata"]["name"]
@@ -109,7 +106,7 @@ class ApiServer:
         record = self._record(kind, key)
         if not obj["metadata"].get("name"):
             raise refusals.bad_request(f"the name of the object ({name} based on URL) was undeterminable")
-        deletion.check_preconditions(kind, record.object, DeleteOptions(uid=obj["metadata"].get("uid", "")))
+        deletion.check_preconditions(kind, record.object, obj["metadata"].get("uid", ""))
         if not obj["metadata"].get("resourceVersion"):
             if not kind.unconditional_update:
                 words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
@@ -128,19 +125,17 @@ class ApiServer:
             body = _patched(kind, shown, _private(patch), how)
             return self.replace(resource, namespace, name, body, subresource=SCALE)
         if patch_type is PatchType.APPLY:
-            self._dry_run = apply.dry_run
-            try:
-                return self._apply(kind, key, _private(patch), subresource, apply)
-            finally:
-                self._dry_run = False
+            return self._apply(kind, key, _private(patch), subresource, apply)
         record = self._record(kind, key)
         patched = _patched(kind, record.copy(), _private(patch), patch_type)
         try:
             obj = self._accept(kind, patched)
         except BadRequestError as error:
             raise refusals.unprocessable(f'"" is invalid: patch: {error.message}') from None
-        if not subresource or not kind.custom:
-            strategies.check_same(kind, record.object, obj)
+        uid = obj["metadata"].get("uid")
+        # The status of a custom resource does not even look at the uid.
+        if not (subresource and kind.custom) and uid not in (None, record.object["metadata"]["uid"]):
+            raise refusals.invalid(kind.resource, name, [f'metadata.uid: Invalid value: "{uid}": field is immutable'])
         return self._update(kind, key, record, obj, subresource)
 
     def _apply(self, kind: Kind, key: Key, body: Any, subresource: str, apply: Apply) -> Record:
@@ -155,28 +150,30 @@ class ApiServer:
             if subresource:
                 raise refusals.not_found(kind.resource, key[1])
             named = {**(body.get("metadata") or {}), "name": key[1]}
-            record = self.create(kind.resource, key[0] or None, {**body, "metadata": named})
+            record = self.create(kind.resource, key[0] or None, {**body, "metadata": named}, dry_run=apply.dry_run)
         elif not apply.force and (found := self._managers.conflicts(record.object, subresource, manager, body)):
             raise refusals.apply_conflict(found, kind.resource)
-        elif kind.custom:
-            before = self._managers.of(record.object).get((subresource, manager), {})
-            obj = self._accept(kind, applied(record.copy(), before, body, kind.schema or {}))
-            record = self._update(kind, key, record, obj, subresource)
         else:
-            obj = self._accept(kind, strategic_merge(record.copy(), body))
-            record = self._update(kind, key, record, obj, subresource)
-        if self._dry_run:
+            live, before = record.copy(), self._managers.of(record.object).get((subresource, manager), {})
+            merged = applied(live, before, body, kind.schema or {}) if kind.custom else strategic_merge(live, body)
+            new = self._accept(kind, merged)
+            record = self._update(kind, key, record, new, subresource, dry_run=apply.dry_run)
+        if apply.dry_run:
             return record
-        said = self._managers.noted(record.copy(), subresource, manager, body)
+        said = record.copy()
+        self._managers.note(said, subresource, manager, body)
         return record if said == record.object else self._put(kind, key, said)
 
-    def delete(self, resource: Resource, namespace: str | None, name: str, options: DeleteOptions) -> Record:
+    def delete(
+        self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
+        grace_period_seconds: int | None = None, propagation_policy: str = "",
+    ) -> Record:  # fmt: skip
         """Returns the object as it is after the call, or its last words."""
         kind, key = self._locate(resource, namespace, name)
         record = self._record(kind, key)
-        deletion.check_preconditions(kind, record.object, options)
+        deletion.check_preconditions(kind, record.object, uid, resource_version)
         obj = record.copy()
-        ends = deletion.ends(kind, obj, options, self.clock.now())
+        ends = deletion.ends(kind, obj, self.clock.now(), grace_period_seconds, propagation_policy)
         if obj != record.object:
             record = self._put(kind, key, obj)
         return self._remove(kind, key) if ends else record
@@ -196,8 +193,6 @@ class ApiServer:
         return record
 
     def _put(self, kind: Kind, key: Key, obj: Object) -> Record:
-        if self._dry_run:
-            return Record(obj, self.store.version)
         if kind.resource.kind == "CustomResourceDefinition":
             self.catalog.define(obj)
         return self.store.put(kind.resource, key, obj, self.clock.now())
@@ -218,8 +213,7 @@ class ApiServer:
     def _empty(self, kind: Kind, namespace: str) -> None:
         for key in tuple(self.store.table(kind.resource).keys):
             if namespace in ("", key[0]):
-                record = self.store.delete(kind.resource, key, self.clock.now())
-                self._managers.forget(record.object)
+                self._remove(kind, key)
 
     # What goes in.
 
@@ -233,21 +227,19 @@ class ApiServer:
         found = (body.get("apiVersion") or api_version, body.get("kind") or name)
         if found != (api_version, name):
             raise refusals.bad_request(f"the API version in the data {found} does not match the expected {api_version}")
-        problem = schema.mismatch(name, body, custom=kind.custom)
+        problem = schema.mismatch(kind.built_in, body)
         if problem:
             raise refusals.bad_request(f"{name} in version {kind.resource.version!r} cannot be handled: {problem}")
         if not kind.custom:
             body = schema.without_nulls(body)
-        rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
+        rest = {key: value for key, value in body.items() if key not in schema.ROOT_FIELDS}
+        if kind.schema is not None:
+            rest = schema.prune(rest, kind.schema)
         metadata = {key: value for key, value in (body.get("metadata") or {}).items() if value not in _EMPTY}
         metadata.pop("managedFields", None)
-        obj = {"apiVersion": api_version, "kind": name, "metadata": metadata, **rest}
-        return schema.prune(obj, kind.schema)
+        return {"apiVersion": api_version, "kind": name, "metadata": metadata, **rest}
 
-    def _admitted(
-        self, kind: Kind, operation: Literal["CREATE", "UPDATE"], namespace: str | None, obj: Object,
-        old: Object | None = None,
-    ) -> Object:  # fmt: skip
+    def _admitted(self, kind: Kind, namespace: str | None, obj: Object, old: Object | None = None) -> Object:
         """The object as the hooks leave it, pruned again."""
         if not self._admission:
             return obj
@@ -255,8 +247,8 @@ class ApiServer:
         labels = (record.object["metadata"].get("labels") or {}) if record else {}
         for hook in self._admission:
             review = Review(
-                operation=operation, resource=kind.resource, namespace=namespace or "", namespace_labels=labels,
-                object=obj, old=old,
+                operation="UPDATE" if old else "CREATE", resource=kind.resource, namespace=namespace or "",
+                namespace_labels=labels, object=obj, old=old,
             )  # fmt: skip
             obj = hook(review)
         return self._accept(kind, _private(obj))
@@ -265,9 +257,13 @@ class ApiServer:
         sent = obj["metadata"]
         if sent.get("resourceVersion"):
             raise refusals.internal("resourceVersion should not be set on objects to be created")
-        own: Object = {"name": sent.get("name") or self._generate_name(kind, sent)}
-        if sent.get("generateName"):
-            own["generateName"] = sent["generateName"]
+        name, prefix = sent.get("name"), sent.get("generateName")
+        if not (name or prefix):
+            problem = "metadata.name: Required value: name or generateName is required"
+            raise refusals.invalid(kind.resource, "", [problem])
+        own: Object = {"name": name or str(prefix)[:58] + "".join(self._random.choices(_NAME_LETTERS, k=5))}
+        if prefix:
+            own["generateName"] = prefix
         if kind.resource.namespaced:
             if not namespace or (sent.get("namespace") or namespace) != namespace:
                 words = "the namespace of the provided object does not match the namespace sent on the request"
@@ -281,13 +277,6 @@ class ApiServer:
         rest = {key: value for key, value in sent.items() if key not in own and key not in strategies.SYSTEM_FIELDS}
         obj["metadata"] = own | rest
 
-    def _generate_name(self, kind: Kind, metadata: Object) -> str:
-        prefix = metadata.get("generateName")
-        if not prefix:
-            words = "metadata.name: Required value: name or generateName is required"
-            raise refusals.invalid(kind.resource, "", [words])
-        return str(prefix)[:58] + "".join(self._random.choices(_NAME_LETTERS, k=5))
-
     def _allocate(self, obj: Object) -> None:
         spec = obj.get("spec") or {}
         if obj["kind"] != "Service" or spec.get("type") == "ExternalName":
@@ -298,22 +287,24 @@ class ApiServer:
         spec["clusterIPs"] = [spec["clusterIP"]]
         obj["spec"] = spec
 
-    def _ensure_namespace(self, name: str) -> None:
+    def _ensure_namespace(self, name: str, *, dry_run: bool) -> None:
         if not name or ("", name) in self.store.table(NAMESPACES).records:
             return
         if self._strict_namespaces or any(strategies.name_problems(NAMESPACES, name)):
             raise refusals.not_found(NAMESPACES, name)
-        self.create(NAMESPACES, None, {"metadata": {"name": name}})
+        self.create(NAMESPACES, None, {"metadata": {"name": name}}, dry_run=dry_run)
 
     # What changes.
 
-    def _update(self, kind: Kind, key: Key, record: Record, new: Object, subresource: str) -> Record:
+    def _update(
+        self, kind: Kind, key: Key, record: Record, new: Object, subresource: str, *, dry_run: bool = False
+    ) -> Record:  # fmt: skip
         if subresource not in ("", "status") or (subresource and not kind.status):
             raise refusals.unknown_resource()
         old = record.object
         strategies.check_identity(kind, old, new)
         if not subresource:
-            new = self._admitted(kind, "UPDATE", key[0], new, old)
+            new = self._admitted(kind, key[0], new, old)
         result = strategies.merge_update(kind, old, new, subresource)
         problems = strategies.update_problems(kind, old, result)
         if problems:
@@ -322,8 +313,10 @@ class ApiServer:
             return record
         if kind.generation and strategies.wants(kind, result) != strategies.wants(kind, old):
             result["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        if dry_run:
+            return Record(result, self.store.version)
         record = self._put(kind, key, result)
-        return self._remove(kind, key) if deletion.is_over(result) and not self._dry_run else record
+        return self._remove(kind, key) if deletion.is_over(result) else record
 
     def _bind(self, namespace: str | None, body: Object) -> Record:
         binding = _private(body)
@@ -333,7 +326,7 @@ class ApiServer:
         metadata = binding.get("metadata") or {}
         kind, key = self._locate(PODS, namespace, str(metadata.get("name", "")))
         record = self._record(kind, key)
-        deletion.check_preconditions(kind, record.object, DeleteOptions(uid=metadata.get("uid", "")))
+        deletion.check_preconditions(kind, record.object, metadata.get("uid", ""))
         pod = record.copy()
         pods.bind(pod, binding, self.clock.timestamp())
         pod["metadata"]["generation"] += 1

@@ -98,10 +98,6 @@ class Table:
         del self.changes[: self.index_after(version)]
         self.oldest = max(self.oldest, version)
 
-    def become(self, records: dict[Key, Record], version: int) -> None:
-        """Other objects, without a history."""
-        self.records, self.keys, self.changes, self.oldest = dict(records), sorted(records), [], version
-
     def index_after(self, version: int) -> int:
         """Where in `changes` the first change after `version` is."""
         return bisect_right(self.changes, version, key=lambda change: change.version)
@@ -127,7 +123,7 @@ class Backup(NamedTuple):
 class Store:
     """All tables under one version counter. `history` is the number of changes kept per resource, at least."""
 
-    def __init__(self, *, history: int = 4096) -> None:
+    def __init__(self, *, history: int) -> None:
         self.version = 1
         self.observers: list[Callable[[Change], None]] = []
         """Called with every commit, in order; for audits and invariants. They must not write."""
@@ -152,10 +148,10 @@ class Store:
         obj = {**before.object, "metadata": {**before.object["metadata"]}}
         return self._commit(EventType.DELETED, resource, key, before, obj, moment)
 
-    def compact(self, version: int | None = None) -> None:
-        """Forgets the history up to `version` (everything by default), as etcd's compaction does."""
+    def compact(self) -> None:
+        """Forgets the history, as etcd's compaction does."""
         for table in self._tables.values():
-            table.forget(self.version if version is None else version)
+            table.forget(self.version)
 
     def back_up(self, moment: float = math.inf) -> Backup:
         """Everything as it was at a moment (wall time), or as it is now. Not before the last compaction."""
@@ -170,7 +166,9 @@ class Store:
         """Everything becomes what it was, and versions are given a second time. No listener is called."""
         self.version = backup.version
         for resource, table in self._tables.items():
-            table.become(backup.records.get(resource, {}), backup.version)
+            records = backup.records.get(resource, {})
+            table.records, table.keys = dict(records), sorted(records)
+            table.changes, table.oldest = [], backup.version
 
     def _commit(
         self, kind: EventType, resource: Resource, key: Key, before: Record | None, obj: Object, moment: float

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import chain
 from typing import Any, NamedTuple
 
 from scaler.kube.api import Object, Resource
@@ -142,11 +141,14 @@ def name_problems(resource: Resource, name: str) -> Iterator[str]:
     return rule.problems("metadata.name", name)
 
 
-def metadata_problems(metadata: Object) -> Iterator[str]:
-    """What is wrong with labels, annotations, finalizers and owner references."""
+def _metadata_problems(metadata: Object) -> Iterator[str]:
     for key, value in (metadata.get("labels") or {}).items():
         yield from _label_problems(key, value)
-    yield from _annotation_problems(metadata.get("annotations") or {})
+    annotations = metadata.get("annotations") or {}
+    for key in annotations:
+        yield from _key_problems("metadata.annotations", key.lower())
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
+        yield f"metadata.annotations: Too long: may not be more than {_MAX_ANNOTATIONS} bytes"
     for finalizer in metadata.get("finalizers") or ():
         yield from _key_problems("metadata.finalizers", finalizer)
     yield from _owner_problems(metadata.get("ownerReferences") or ())
@@ -166,13 +168,6 @@ def _key_problems(path: str, key: str) -> tuple[str, ...]:
     return (*found, *_QUALIFIED.problems(path, name))
 
 
-def _annotation_problems(annotations: Mapping[str, Any]) -> Iterator[str]:
-    for key in annotations:
-        yield from _key_problems("metadata.annotations", key.lower())
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
-        yield f"metadata.annotations: Too long: may not be more than {_MAX_ANNOTATIONS} bytes"
-
-
 def _owner_problems(owners: Any) -> Iterator[str]:
     for index, owner in enumerate(owners):
         for field in ("apiVersion", "kind", "name", "uid"):
@@ -182,8 +177,7 @@ def _owner_problems(owners: Any) -> Iterator[str]:
         yield "metadata.ownerReferences: Invalid value: Only one reference can have Controller set to true"
 
 
-def config_map_problems(obj: Object) -> Iterator[str]:
-    """Keys and size of a ConfigMap."""
+def _config_map_problems(obj: Object) -> Iterator[str]:
     entries = [(field, *entry) for field in ("data", "binaryData") for entry in (obj.get(field) or {}).items()]
     for field, key, _ in entries:
         yield from _CONFIG_KEY.problems(f"{field}[{key}]", key)
@@ -201,7 +195,7 @@ _PREPARE: dict[str, _Prepare] = {
 }
 _CHECK_CREATE: dict[str, _Check] = {"Pod": pods.create_problems, "Event": _event_problems}
 _CHECK: dict[str, _Check] = {
-    "ConfigMap": config_map_problems,
+    "ConfigMap": _config_map_problems,
     "Service": _service_problems,
     "Lease": _lease_problems,
     "CustomResourceDefinition": _definition_problems,
@@ -210,25 +204,23 @@ _CHECK: dict[str, _Check] = {
 
 def prepare(kind: Kind, obj: Object) -> None:
     """Defaults and first status of an object about to be created, in place."""
-    if kind.custom:
-        if kind.status:
-            obj.pop("status", None)
-    elif kind.resource.kind in _PREPARE:
-        _PREPARE[kind.resource.kind](obj)
+    if kind.custom and kind.status:
+        obj.pop("status", None)
+    elif kind.built_in in _PREPARE:
+        _PREPARE[kind.built_in](obj)
 
 
 def create_problems(kind: Kind, obj: Object) -> list[str]:
     """Why the object must not be created."""
-    name = obj["metadata"]["name"]
-    found = chain(name_problems(kind.resource, name), _problems(kind, obj))
-    check = None if kind.custom else _CHECK_CREATE.get(kind.resource.kind)
-    return list(chain(found, check(obj) if check else ()))
+    check = _CHECK_CREATE.get(kind.built_in)
+    named = name_problems(kind.resource, obj["metadata"]["name"])
+    return [*named, *_problems(kind, obj), *(check(obj) if check else ())]
 
 
 def update_problems(kind: Kind, old: Object, new: Object) -> list[str]:
     """Why the object must not change like this."""
     found = list(_problems(kind, new))
-    if kind.resource.kind == "Pod" and not kind.custom:
+    if kind.built_in == "Pod":
         found += pods.update_problems(old, new)
     if old["metadata"].get("deletionTimestamp"):
         before = old["metadata"].get("finalizers") or ()
@@ -240,17 +232,18 @@ def update_problems(kind: Kind, old: Object, new: Object) -> list[str]:
 
 
 def _problems(kind: Kind, obj: Object) -> Iterator[str]:
-    yield from metadata_problems(obj["metadata"])
-    if kind.custom:
+    yield from _metadata_problems(obj["metadata"])
+    if kind.schema is not None:
         yield from schema.problems(obj, kind.schema)
-    elif kind.resource.kind in _CHECK:
-        yield from _CHECK[kind.resource.kind](obj)
+    elif kind.built_in in _CHECK:
+        yield from _CHECK[kind.built_in](obj)
 
 
 # updates
 
 
 def check_identity(kind: Kind, old: Object, new: Object) -> None:
+    """Name, namespace and version of an update: those of the object, or left out."""
     before, after = old["metadata"], new["metadata"]
     name = before["name"]
     if after.get("name") not in (None, "", name):
@@ -265,14 +258,6 @@ def check_identity(kind: Kind, old: Object, new: Object) -> None:
         raise refusals.stale(kind.resource, name)
 
 
-def check_same(kind: Kind, old: Object, new: Object) -> None:
-    """A patch cannot turn an object into another; the status of a custom resource does not even look at the uid."""
-    wanted = new["metadata"].get("uid")
-    if wanted not in (None, old["metadata"]["uid"]):
-        problem = f'metadata.uid: Invalid value: "{wanted}": field is immutable'
-        raise refusals.invalid(kind.resource, old["metadata"]["name"], [problem])
-
-
 def merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
     """The new object with the parts that this request must not touch taken from the old one."""
     metadata = {name: old["metadata"][name] for name in SYSTEM_FIELDS if name in old["metadata"]}
@@ -285,23 +270,17 @@ def merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Obje
     result = {**new, "metadata": metadata}
     if kind.status:
         result = _with_status(result, old)
-    _keep_allocated(kind, old, result)
+    if kind.built_in == "Pod":
+        pods.fill_defaults(result)
+    elif kind.built_in == "Service":
+        kept = {name: old["spec"][name] for name in ("clusterIP", "clusterIPs") if name in old["spec"]}
+        result["spec"] = kept | (result.get("spec") or {})
     return result
 
 
 def _with_status(obj: Object, source: Object) -> Object:
     result = {name: value for name, value in obj.items() if name != "status"}
     return result | ({"status": source["status"]} if "status" in source else {})
-
-
-def _keep_allocated(kind: Kind, old: Object, new: Object) -> None:
-    if kind.resource.kind == "Pod" and not kind.custom:
-        pods.fill_defaults(new)
-    elif kind.resource.kind == "Service" and not kind.custom:
-        new["spec"] = {**(new.get("spec") or {})}
-        for field in ("clusterIP", "clusterIPs"):
-            if field in old["spec"]:
-                new["spec"].setdefault(field, old["spec"][field])
 
 
 def wants(kind: Kind, obj: Object) -> Any:

@@ -7,7 +7,7 @@ shows its name and age. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from scaler.clock import seconds_of
@@ -48,24 +48,13 @@ def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = Fa
     }  # fmt: skip
 
 
-def _columns(kind: Kind) -> list[_Column]:
-    if kind.columns:
-        return [_custom_column(column) for column in kind.columns]
-    if not kind.custom and kind.resource.kind in _BUILT_IN:
-        return _BUILT_IN[kind.resource.kind]
-    return [_AGE]
-
-
-def _custom_column(column: dict[str, Any]) -> _Column:
-    path, is_date = str(column["jsonPath"]), column.get("type") == "date"
-
-    def show(obj: Object, now: float) -> Cell:
-        value = json_path(obj, path)
-        if is_date:
-            return age(value if isinstance(value, str) else None, now)
-        return "" if value is None else value
-
-    return str(column["name"]), int(column.get("priority", 0)), show
+def _columns(kind: Kind) -> Iterator[_Column]:
+    for column in kind.columns:
+        path = str(column["jsonPath"])
+        show = _age_at(path) if column.get("type") == "date" else _at(path, "")
+        yield str(column["name"]), int(column.get("priority", 0)), show
+    if not kind.columns:
+        yield from _BUILT_IN.get(kind.built_in, [_AGE])
 
 
 _STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[(-?\d+):?\]|\['([^']+)'\]|\[\?\(@\.(\w+)==\"(\w+)\"\)\]")
@@ -102,6 +91,14 @@ def age(timestamp: str | None, now: float) -> str:
     if days < 2:
         return f"{hours}h"
     return f"{days}d{hours % 24}h" if days < 8 and hours % 24 else f"{days}d"
+
+
+def _age_at(path: str) -> _Print:
+    def show(obj: Object, now: float) -> Cell:
+        value = json_path(obj, path)
+        return age(value if isinstance(value, str) else None, now)
+
+    return show
 
 
 def _at(path: str, default: Cell = "<none>") -> _Print:
@@ -149,7 +146,7 @@ def _about(event: Object, _: float) -> str:
 
 
 _NAME: _Column = ("Name", 0, lambda obj, _: obj["metadata"]["name"])
-_AGE: _Column = ("Age", 0, lambda obj, now: age(obj["metadata"].get("creationTimestamp"), now))
+_AGE: _Column = ("Age", 0, _age_at(".metadata.creationTimestamp"))
 _BUILT_IN: dict[str, list[_Column]] = {
     "Pod": [
         ("Ready", 0, _ready), ("Status", 0, _pod_status),
