@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -84,7 +86,10 @@ class StatusWriter:
         """Write the status of one service; gives the events since the status before."""
         key, absent = report.plan.key, self._absent()
         if absent:
-            self._leave_out(absent)
+            if not self._left_out:
+                _log.warning("no ElasticServices are written", why=absent)
+            self._left_out = True
+            self._metrics.report_dropped("status", "absent")
             return []
         try:
             return await self._put(key, report)
@@ -97,14 +102,19 @@ class StatusWriter:
         self._known.pop(key, None)
         if self._cache.has_instances(key):
             return
-        kept = []
-        for record in self._cache.elastic_services.of(key):
+        records = list(self._cache.elastic_services.of(key))
+        for record in records:
             if record.goes_with_its_jobs:
                 await self._delete(record)
-            else:
-                kept.append(record)
-        if kept and not self._absent():
-            await self._put_without_jobs(kept[0])
+        kept = next((record for record in records if not record.goes_with_its_jobs), None)
+        if kept is None or self._absent():
+            return
+        with suppress(NotFoundError):  # deleted a moment ago
+            current = (await self._writer.get(ELASTIC_SERVICES, kept.namespace, kept.name)).get("status")
+            report, now = without_jobs(kept.service, kept.replicas), self._clock.timestamp()
+            status = status_of(report, valid_status(current), now, generation=kept.generation)
+            if status != current:
+                await self._apply(kept.service, kept.name, status)
 
     async def tidy(self, key: ServiceKey) -> None:
         """Delete what else is ours about the service than the object that counts."""
@@ -126,7 +136,7 @@ class StatusWriter:
         before = known.status
         current: object = before
         if not known.uid or (record is not None and record.uid != known.uid):
-            there = await self._found(key, record.name if record is not None else "")
+            there = await self._found(key, record)
             current = there.get("status")
             before = before or valid_status(current)
             known = msgspec.structs.replace(known, name=there["metadata"]["name"], uid=there["metadata"]["uid"])
@@ -145,8 +155,15 @@ class StatusWriter:
 
     async def _apply(self, key: ServiceKey, name: str, status: Object) -> None:
         """Without what is new in this version where the definition is older: it would be refused whole."""
+        body = {
+            "apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind, "metadata": {"name": name},
+            "status": status,
+        }  # fmt: skip
+        apply = partial(
+            self._writer.patch, ELASTIC_SERVICES, key.namespace, name, patch_type=PatchType.APPLY, subresource="status"
+        )
         try:
-            await self._apply_once(key, name, status)
+            await apply(body)
         except KubeError as error:
             if _UNDECLARED not in str(error):
                 raise
@@ -154,66 +171,36 @@ class StatusWriter:
                 _log.warning("the definition of ElasticService is old", apply="manifests/base/elasticservices.yaml")
             self._is_old = True
             older = {field: value for field, value in status.items() if field not in _NEW}
-            await self._apply_once(key, name, older)
+            await apply({**body, "status": older})
 
-    async def _apply_once(self, key: ServiceKey, name: str, status: Object) -> None:
-        body = {
-            "apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind, "metadata": {"name": name},
-            "status": status,
-        }  # fmt: skip
-        await self._writer.patch(
-            ELASTIC_SERVICES, key.namespace, name, body, patch_type=PatchType.APPLY, subresource="status"
-        )
-
-    async def _found(self, key: ServiceKey, name: str) -> Object:
-        """The object about the service, of a user or of ours; made where there is none."""
-        if name:
-            there = await self._writer.get(ELASTIC_SERVICES, key.namespace, name)
+    async def _found(self, key: ServiceKey, record: ElasticServiceRecord | None) -> Object:
+        """The object about the service, of a user or of ours; made where there is none. AlreadyExistsError when both
+        names are those of objects about other services."""
+        if record is not None:
+            there = await self._writer.get(ELASTIC_SERVICES, key.namespace, record.name)
             if _is_about(there, key):
                 return there
-        plain, hashed = names_of(key)
-        try:
-            return await self._made(key, plain)
-        except AlreadyExistsError:
-            return await self._made(key, hashed)
-
-    async def _made(self, key: ServiceKey, name: str) -> Object:
-        """AlreadyExistsError when this name is that of an object about another service."""
-        body = {
-            "apiVersion": ELASTIC_SERVICES.api_version,
-            "kind": ELASTIC_SERVICES.kind,
-            "metadata": {"namespace": key.namespace, "name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
-            "spec": {"rule": key.rule, "jobID": key.job_id},
-        }
-        try:
-            return await self._writer.create(ELASTIC_SERVICES, key.namespace, body)
-        except AlreadyExistsError:
-            there = await self._writer.get(ELASTIC_SERVICES, key.namespace, name)
-            if not _is_about(there, key):
-                raise
-            return there
-
-    async def _put_without_jobs(self, record: ElasticServiceRecord) -> None:
-        try:
-            current = (await self._writer.get(ELASTIC_SERVICES, record.namespace, record.name)).get("status")
-            report, now = without_jobs(record.service, record.replicas), self._clock.timestamp()
-            status = status_of(report, valid_status(current), now, generation=record.generation)
-            if status != current:
-                await self._apply(record.service, record.name, status)
-        except NotFoundError:
-            return  # deleted a moment ago
+        for name in names_of(key):
+            body = {
+                "apiVersion": ELASTIC_SERVICES.api_version,
+                "kind": ELASTIC_SERVICES.kind,
+                "metadata": {"namespace": key.namespace, "name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
+                "spec": {"rule": key.rule, "jobID": key.job_id},
+            }
+            try:
+                return await self._writer.create(ELASTIC_SERVICES, key.namespace, body)
+            except AlreadyExistsError as error:
+                taken = error
+                there = await self._writer.get(ELASTIC_SERVICES, key.namespace, name)
+                if _is_about(there, key):
+                    return there
+        raise taken
 
     async def _delete(self, record: ElasticServiceRecord) -> None:
         """As it was seen: a number that is set at this moment saves it."""
         await self._writer.delete(
             ELASTIC_SERVICES, record.namespace, record.name, uid=record.uid, resource_version=record.resource_version
         )
-
-    def _leave_out(self, why: str) -> None:
-        if not self._left_out:
-            _log.warning("no ElasticServices are written", why=why)
-        self._left_out = True
-        self._metrics.report_dropped("status", "absent")
 
 
 def _subject(key: ServiceKey, known: _Known) -> Subject:
@@ -240,8 +227,8 @@ class _Ratio(msgspec.Struct):
     counts: dict[str, int]
 
 
-class _Rule(msgspec.Struct):
-    inForce: str = ""  # noqa: N815 - as in the status
+class _Rule(msgspec.Struct, rename="camel"):
+    in_force: str = ""
     paused: bool = False
 
 
@@ -254,13 +241,13 @@ class _Instance(msgspec.Struct):
     nodes: list[str] = []
 
 
-class _Condition(msgspec.Struct):
+class _Condition(msgspec.Struct, rename="camel"):
     type: str
     status: str
-    lastTransitionTime: _Time  # noqa: N815 - as in the status
+    last_transition_time: _Time
 
 
-class _Status(msgspec.Struct):
+class _Status(msgspec.Struct, rename="camel"):
     """The types of what the next status and the events depend on."""
 
     since: _Time
@@ -271,10 +258,10 @@ class _Status(msgspec.Struct):
     instances: list[_Instance]
     conditions: list[_Condition]
     ratios: list[dict[str, int]] = []
-    currentRatio: _Ratio | None = None  # noqa: N815 - as in the status
-    targetRatio: _Ratio | None = None  # noqa: N815 - as in the status
+    current_ratio: _Ratio | None = None
+    target_ratio: _Ratio | None = None
     wanted: str = "all"
-    observedGeneration: int = 0  # noqa: N815 - as in the status
+    observed_generation: int = 0
 
 
 def valid_status(status: object) -> Object:

@@ -237,7 +237,9 @@ class Reporter:
             served = verdict.reason is not Reason.NOT_SERVED or RULE_LABEL in labels or GROUP_LABEL in labels
         if served and (known or not reported):
             warning = FACTS[verdict.reason].warns or failed
-            self._queue_event(partial(_reason_event, one.subject, verdict, plan, warning=warning), one.subject)
+            self._queue_event(
+                lambda: Event(one.subject, verdict.reason.value, words(verdict, plan), warning), one.subject
+            )
 
     def _note_warnings(self, report: ServiceReport, before: set[Note]) -> None:
         key = report.plan.key
@@ -304,7 +306,7 @@ class Reporter:
             await self._statuses.remove(key)
             return
         for event in await self._statuses.put(report):
-            self._queue_event(partial(_as_it_is, event), event.subject)
+            self._queue_event(partial(Event, *event), event.subject)
         await self._statuses.tidy(key)
 
     async def _write_last_valid(self, rule: RuleKey) -> None:
@@ -357,20 +359,12 @@ class Reporter:
         del self._events[number]
 
 
-def _as_it_is(event: Event) -> Event:
-    return event
-
-
 def _stated(report: ServiceReport) -> tuple[object, ...]:
     """What the status of the service and the last valid rule depend on."""
     plan, service = report.plan, report.service
     decided = (plan.target_index, plan.target, plan.replicas, plan.complete, plan.groups, plan.verdicts, plan.notes)
     of_service = (service.rule, service.replicas, service.problem, service.options.paused)
     return (*decided, *of_service, report.last_valid, report.alone, report.out_of_touch)
-
-
-def _reason_event(subject: Subject, verdict: Verdict, plan: Plan, *, warning: bool) -> Event:
-    return Event(subject, verdict.reason.value, words(verdict, plan), warning)
 
 
 def _subjects(report: ServiceReport, note: Note) -> Iterator[Subject]:
