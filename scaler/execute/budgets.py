@@ -83,16 +83,17 @@ class Budgets:
     async def run(self) -> None:
         """Keep until cancelled, beginning with a look at all once the budgets are known. Errors are logged and tried
         again, never raised."""
-        synced = asyncio.ensure_future(self._watched.synced.wait())
+        synced = self._watched.synced
         try:
-            if not (await asyncio.wait([synced], timeout=PATIENCE))[0]:
-                _log.warning("evictions are not kept from minimums", why=self._watched.problem)
-            await synced
-            self._running = True
+            await asyncio.wait_for(synced.wait(), PATIENCE)
+        except TimeoutError:
+            _log.warning("evictions are not kept from minimums", why=self._watched.problem)
+            await synced.wait()
+        self._running = True
+        try:
             self.look()
             await self._outbox.run()
         finally:
-            synced.cancel()
             self._running = False
 
     def look(self) -> None:
@@ -133,7 +134,9 @@ class Budgets:
                 await self._relabel(key)
             else:
                 self._covered.pop(key, None)
-                await self._tidy(key.namespace)
+                mine = self._cache.budgets.get(key.namespace, self._name)
+                if mine is not None and not self._cache.services_within(key.namespace):  # it goes with the last service
+                    await self._writer.delete(DISRUPTION_BUDGETS, key.namespace, mine.name, uid=mine.uid)
             self._refused.pop(key.namespace, None)
         except ForbiddenError as error:
             if key.namespace not in self._refused:
@@ -149,8 +152,10 @@ class Budgets:
         onto = [pod for one in service.instances if one.uid in kept for pod in self._pods(one)]
         covered = await self._covered_of(key, onto)
         labelled = {pod.uid for pod in onto if not covered.get(pod.uid)}
-        if labelled:
-            await self._ensure_budget(key.namespace)
+        if labelled and self._cache.budgets.get(key.namespace, self._name) is None:
+            with suppress(AlreadyExistsError):
+                await self._writer.create(DISRUPTION_BUDGETS, key.namespace, budget(key.namespace, self._name))
+                _log.info("budget made", namespace=key.namespace, name=self._name)
         for pod in onto:
             if pod.uid in labelled and not pod.kept and not await self._label(pod, keep=True):
                 return  # it is gone, which the watch will show: another takes its place, and no label is lost meanwhile
@@ -192,18 +197,6 @@ class Budgets:
     def _pods(self, instance: Instance) -> list[PodRecord]:
         pods = self._cache.pods_of(instance.uid)
         return [pods[name] for name in sorted(pods) if not pods[name].terminating]
-
-    async def _ensure_budget(self, namespace: str) -> None:
-        if self._cache.budgets.get(namespace, self._name) is None:
-            with suppress(AlreadyExistsError):
-                await self._writer.create(DISRUPTION_BUDGETS, namespace, budget(namespace, self._name))
-                _log.info("budget made", namespace=namespace, name=self._name)
-
-    async def _tidy(self, namespace: str) -> None:
-        """The budget goes with the last service of its namespace."""
-        found = self._cache.budgets.get(namespace, self._name)
-        if found is not None and not self._cache.services_within(namespace):
-            await self._writer.delete(DISRUPTION_BUDGETS, namespace, found.name, uid=found.uid)
 
     async def _label(self, pod: PodRecord, *, keep: bool) -> bool:
         """Whether it is done; not so of a pod that is gone."""

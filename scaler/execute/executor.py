@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from scaler.clock import Clock
-from scaler.decide.lifecycle import Expire, Finish, LifeAction, Record, Remove, Resize
+from scaler.decide.lifecycle import Expire, Finish, Record, Remove, Resize
 from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Revoke, ServiceKey, World
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
@@ -83,21 +83,28 @@ class Executor:
     async def _do(self, key: ServiceKey, action: Action) -> str:
         """The words of a refusal, "" without one. Raises errors of the seam: then the decision is made anew."""
         record = self._cache.job(action.uid)
-        if record is None or not self._is_made_here(record):
+        made_here = self._cache.makes_pods and record is not None and record.kind == ASCEND_JOBS.kind
+        if record is None or not made_here or isinstance(action, Evict):
             return await self._on_pods_there(key, action)
         match action:
             case Admit() | Complete():
                 return await self._make_if_it_helps(key, record, undo=isinstance(action, Admit))
             case Revoke():
                 await self._revoke(key, record)
-            case Evict():
-                return await self._on_pods_there(key, action)
+            case Record():
+                rounds = rounds_patch(record.uid, action.rounds)
+                await self._writes.patch(key, ASCEND_JOBS, record, rounds, PatchType.MERGE)
+            case Expire():
+                await self._writes.delete(key, ASCEND_JOBS, record, propagation_policy="Background")
+            case Finish():
+                await self._finish(key, record, action)
+            case Remove():
+                await self._remove(key, record, action)
+            case Resize():
+                await self._resize(key, record)
             case _:
-                await self._live(key, record, action)
+                assert_never(action)
         return ""
-
-    def _is_made_here(self, record: JobRecord) -> bool:
-        return self._cache.makes_pods and record.kind == ASCEND_JOBS.kind
 
     async def _on_pods_there(self, key: ServiceKey, action: Action) -> str:
         """Take the gate off its pods, or delete them: all that can be done to an instance whose pods others make."""
@@ -122,11 +129,9 @@ class Executor:
         if not await self._guard.is_as_known(record):
             return ""
         words = self._guard.in_vain(record.uid)
-        if not words:
-            return await self._make(key, record, undo=undo)
-        if undo:
-            return words
-        raise NotSentError(words)
+        if words and not undo:
+            raise NotSentError(words)
+        return words or await self._make(key, record, undo=undo)
 
     async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
         """PodGroup first, because Volcano makes one of its own for a pod without; then the rest at once."""
@@ -138,14 +143,19 @@ class Executor:
             _log.exception("no objects can be made of a job", service=str(key), job=record.name)
             return f"no objects can be made of its spec: {error!r}"
         for batch in missing:
-            errors = await self._create_all(key, batch, made)
+            results = await gathered([self._writes.create(key, resource, body) for resource, body in batch])
+            of_batch = zip(batch, results, strict=True)
+            made += [(resource, created) for (resource, _), created in of_batch if isinstance(created, dict)]
+            errors = [error for error in results if isinstance(error, KubeError)]
             if errors:
                 break
         if made:
             metas = ((resource, obj["metadata"]) for resource, obj in made)
             self._guard.made(record.uid, ((f"{resource.kind} {meta['name']}", meta["uid"]) for resource, meta in metas))
+        if not errors and any(pod.gated for pod in self._cache.pods_of(record.uid).values()):
+            return await self._on_pods_there(key, Complete(record.uid))  # the template of the pods names the rule
         if not errors:
-            return await self._on_pods_there(key, Complete(record.uid)) if self._is_gated(record) else ""
+            return ""
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
             raise errors[0]
@@ -153,10 +163,6 @@ class Executor:
             self._guard.forget(record.uid)
             return _words(refusal)
         raise refusal
-
-    def _is_gated(self, record: JobRecord) -> bool:
-        """Admission put our gate onto pods that we made, because their template names the rule."""
-        return any(pod.gated for pod in self._cache.pods_of(record.uid).values())
 
     def _missing(self, record: JobRecord) -> list[list[tuple[Resource, Object]]]:
         """What the cache does not have yet, in batches that may be created together."""
@@ -171,16 +177,6 @@ class Executor:
         pods = objects.pods(job, obj, self._clusterd)
         rest += [(PODS, pod) for name, pod in pods.items() if name not in present]
         return [first, rest]
-
-    async def _create_all(
-        self, key: ServiceKey, batch: list[tuple[Resource, Object]], made: list[tuple[Resource, Object]]
-    ) -> list[KubeError]:
-        """Create all, wait for all; what exists afterwards is added to `made`."""
-        results = await gathered([self._writes.create(key, resource, body) for resource, body in batch])
-        made += [
-            (resource, made_) for (resource, _), made_ in zip(batch, results, strict=True) if isinstance(made_, dict)
-        ]
-        return [error for error in results if isinstance(error, KubeError)]
 
     async def _undo(self, key: ServiceKey, record: JobRecord, made: list[tuple[Resource, Object]]) -> bool:
         """Leave nothing of a refused instance: False when a pod stays, because a scheduler was quick to bind it, or
@@ -246,27 +242,7 @@ class Executor:
         group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
         return group if group is not None and group.owner_uid == record.uid else None
 
-    # the life of a job by its run policy
-
-    async def _live(self, key: ServiceKey, record: JobRecord, step: LifeAction) -> None:
-        """Whatever goes wrong, there is nothing to undo. What may end pods that run is done only where no watch was
-        behind."""
-        match step:
-            case Record():
-                rounds = rounds_patch(record.uid, step.rounds)
-                await self._writes.patch(key, ASCEND_JOBS, record, rounds, PatchType.MERGE)
-            case Expire():
-                await self._writes.delete(key, ASCEND_JOBS, record, propagation_policy="Background")
-            case Finish():
-                await self._finish(key, record, step)
-            case Remove():
-                if await self._lookup.is_as_known(record):
-                    await self._remove(key, record, step)
-            case Resize():
-                if await self._lookup.is_as_known(record):
-                    await self._resize(key, record)
-            case _:
-                assert_never(step)
+    # the life of a job by its run policy: whatever goes wrong, there is nothing to undo
 
     async def _finish(self, key: ServiceKey, record: JobRecord, step: Finish) -> None:
         present = {name: pod for name, pod in self._cache.pods_of(record.uid).items() if not pod.terminating}
@@ -278,7 +254,10 @@ class Executor:
         self._writes.expect(key, ASCEND_JOBS, after)
 
     async def _remove(self, key: ServiceKey, record: JobRecord, step: Remove) -> None:
-        """One after the other: lowered replicas go from the highest index down."""
+        """One after the other: lowered replicas go from the highest index down. Pods that run may end by it, so nothing
+        is done where a watch was behind."""
+        if not await self._lookup.is_as_known(record):
+            return
         owned = self._cache.pods_of(record.uid)
         for pod in [owned[name] for name in step.pods if name in owned]:
             await self._writes.delete(key, PODS, pod, exactly=True)
@@ -287,7 +266,9 @@ class Executor:
             await self._writes.delete(key, POD_GROUPS, group)
 
     async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
-        """Volcano reads the size of a gang from its PodGroup alone; what else is in it stays."""
+        """Volcano reads the size of a gang from its PodGroup alone; what else is in it stays. As `_remove`."""
+        if not await self._lookup.is_as_known(record):
+            return
         group = self._own_pod_group(record)
         if group is None:
             return

@@ -87,15 +87,14 @@ class Gates:
         else:
             await self._make_group(name, key, membership, pods)
         await all_done([self._patch(key, pod, {"metadata": _named(pod, {POD_GROUP: name})}) for pod in moving])
-        await all_done([self._keep_no_room(pods[0].namespace, left) for left in sorted(_made_by_volcano(waiting))])
+        # After the pods have left: Volcano writes its own anew for a pod that names none, and then names it in the pod,
+        # which is seen.
+        left = {VOLCANOS_OWN + pod.governed.maker_uid for pod in waiting if pod.governed is not None}
+        await all_done([self._keep_no_room(pods[0].namespace, group) for group in sorted(left)])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:
         """Without its last pod, what Volcano made would keep room for one as long as it is in the queue, and other
-        PodGroups would not enter it while nodes are free. Its name has its owner's uid, and so means one alone.
-
-        After the pods have left: Volcano writes it anew for a pod that names none, and then names it in the pod, which
-        is seen.
-        """
+        PodGroups would not enter it while nodes are free. Its name has its owner's uid, and so means one alone."""
         with suppress(NotFoundError):
             await self._writer.patch(POD_GROUPS, namespace, name, _KEEP_NO_ROOM, patch_type=PatchType.JSON)
 
@@ -110,13 +109,8 @@ class Gates:
 
     def _own_group(self, pods: Sequence[PodRecord]) -> str:
         """The PodGroup that some of them are in already and that is theirs alone; "" when there is none."""
-        named = {
-            (pod.namespace, pod.governed.pod_group)
-            for pod in pods
-            if pod.governed is not None and pod.governed.pod_group
-        }
-        ours = [name for place, name in named if self._exists(place, name)]
-        return min(ours, default="")
+        named = {pod.governed.pod_group for pod in pods if pod.governed is not None and pod.governed.pod_group}
+        return min((name for name in named if self._exists(pods[0].namespace, name)), default="")
 
     def _exists(self, namespace: str, name: str) -> bool:
         return not name.startswith(VOLCANOS_OWN) and self._cache.pod_groups.get(namespace, name) is not None
@@ -124,22 +118,13 @@ class Gates:
     async def _make_group(self, name: str, key: ServiceKey, membership: Membership, pods: Sequence[PodRecord]) -> None:
         """It belongs to the pods that are there, and goes with the last of them."""
         first, *others = pods
-        uid = membership.instance
-        size, leader_first = self._instances.of(uid).expected, starts_with_leader(self._cache, uid)
-        body = own_pod_group(
-            name,
-            membership,
-            await self._writer.get(PODS, first.namespace, first.name),  # meanwhile the watch may say that all are gone
-            size=size,
-            leader_first=leader_first,
-            others=[(other.name, other.uid) for other in others],
-        )
+        # before the pod is read: meanwhile the watch may say that all are gone
+        size = self._instances.of(membership.instance).expected
+        leader_first = starts_with_leader(self._cache, membership.instance)
+        pod = await self._writer.get(PODS, first.namespace, first.name)
+        rest = [(other.name, other.uid) for other in others]
+        body = own_pod_group(name, membership, pod, size=size, leader_first=leader_first, others=rest)
         await self._writes.create(key, POD_GROUPS, body)
-
-
-def _made_by_volcano(pods: Sequence[PodRecord]) -> set[str]:
-    """Names of the PodGroups that Volcano made for them and their siblings, or would."""
-    return {VOLCANOS_OWN + pod.governed.maker_uid for pod in pods if pod.governed is not None}
 
 
 def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]:
