@@ -75,21 +75,18 @@ class RankTableReconciler:
             for record in self._cache.jobs.values():
                 if not record.is_foreign:
                     self._looks.mark(record.uid)
-            self._withdraw_orphans()
+            # Tables of services under a rule whose jobs went while no replica led: withdrawn, as if it was seen now.
+            for config_map in self._cache.config_maps.values() if not self._elsewhere() else ():
+                name = config_map.namespace, config_map.name.removeprefix(RANK_TABLE_PREFIX)
+                served = config_map.table_map is not None and RULE_LABEL in config_map.table_map.labels
+                if served and self._cache.jobs.get(*name) is None:
+                    self._outbox.mark(name)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._outbox.run())
                 tasks.create_task(self._looks.run())
                 tasks.create_task(self._try_refused_again())
         finally:
             self._running = False
-
-    def _withdraw_orphans(self) -> None:
-        """Tables of services under a rule whose jobs went while no replica led: withdrawn, as if it was seen now."""
-        for record in list(self._cache.config_maps.values()):
-            if record.table_map is not None and RULE_LABEL in record.table_map.labels and not self._elsewhere():
-                job = record.name.removeprefix(RANK_TABLE_PREFIX)
-                if self._cache.jobs.get(record.namespace, job) is None:
-                    self._outbox.mark((record.namespace, job))
 
     def on_instance(self, change: InstanceChanged) -> None:
         """While this process does not lead, nothing is remembered: `run` looks at all."""
@@ -136,31 +133,27 @@ class RankTableReconciler:
 
     async def _write(self, name: Name) -> None:
         """Bring one ConfigMap up to date; what is due is looked up now, not when it was marked."""
-        due = self._due(name)
-        for last in (number == TRIES for number in range(1, TRIES + 1)):
-            if due is None:
-                break
+        due, tries = self._due(name), 0
+        while due is not None:
+            table_map, table = due
+            patch, tries = merge_patch(table_map, table, self._clock.now()), tries + 1
             try:
-                self._note(name, await self._patch(*due))
+                answer = await self._writer.patch(
+                    CONFIG_MAPS, name[0], table_map.name, patch, patch_type=PatchType.MERGE
+                )
+                self._note(name, answer)
+                _log.info("rank table written", name=table_map.name, namespace=name[0], status=table.status.value)
                 break
             except NotFoundError:
                 break
             except (ConflictError, UnknownOutcomeError):
-                if last:
+                if tries == TRIES:
                     raise
                 due = await self._due_afresh(name)
             except (ForbiddenError, InvalidError, BadRequestError) as error:
                 self._refused(name, error.message)
                 return
         self._refused(name, "")
-
-    async def _patch(self, table_map: RankTableMap, table: RankTable) -> Object:
-        patch = merge_patch(table_map, table, self._clock.now())
-        answer = await self._writer.patch(
-            CONFIG_MAPS, table_map.namespace, table_map.name, patch, patch_type=PatchType.MERGE
-        )
-        _log.info("rank table written", name=table_map.name, namespace=table_map.namespace, status=table.status.value)
-        return answer
 
     async def _due_afresh(self, name: Name) -> tuple[RankTableMap, RankTable] | None:
         """The same question about the ConfigMap that is there now, should the cache not have it yet."""

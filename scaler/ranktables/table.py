@@ -1,7 +1,10 @@
 """The rank table (`hccl.json`) of one instance, from the device annotations of its pods. Pure.
 
+    pods of the instance -> servers with their chips -> checked together -> one of three layouts
+
 A table is `completed` only when every expected pod has its chips; otherwise its text is just `initializing`, never an
-old list. Must not raise on any input: what keeps a table from being made is `RankTable.problem`, in words.
+old list. An annotation may be any text, and nothing here may raise: what keeps a table from being made is
+`RankTable.problem`, in words.
 Where the result differs from Ascend Operator's on purpose, docs/reference/ranktable.md lists it with the reason.
 
 Of the network levels of layout 2.0, 0 and 1 are shown as they are; of the scale-out network only the one kind that the
@@ -21,9 +24,10 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_PREFIX
-from scaler.ranktables.server import RankTablePod, Server, UnusableError, read_server
+from scaler.rules.finding import shown
 from scaler.rules.jobspec import LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
+from scaler.workloads.devices import PodDevices
 from scaler.workloads.membership import Job, number_in
 from scaler.workloads.pod_requests import amounts_of
 
@@ -35,9 +39,9 @@ ROCE, UBOE, UBG = "ROCE", "UBOE", "UBG"
 PREFERENCE = (ROCE, UBOE, UBG)
 SCALE_OUT_LEVEL = {ROCE: 3, UBOE: 2, UBG: 2}
 BY_LABEL = {ROCE: (ROCE,), UBOE: (UBOE, UBG)}
+MAX_CHIPS = 1024
+"""Per pod; far above any machine, so that a wrong annotation cannot make a table of any size."""
 _KEYS = ("net_layer", "net_instance_id", "net_type", "net_attr", "rank_addr_list")
-
-Levels = Sequence[Mapping[str, Any]]
 
 
 class Layout(StrEnum):
@@ -51,6 +55,38 @@ class Layout(StrEnum):
 class Status(StrEnum):
     INITIALIZING = "initializing"
     COMPLETED = "completed"
+
+
+class UnusableError(ValueError):
+    """Why the chips of a pod, or of several together, make no table: in words."""
+
+
+class RankTablePod(msgspec.Struct, frozen=True):
+    """One pod that exists, as the table sees it. `lost` = terminating or ended: its chips are not the job's now."""
+
+    name: str
+    node: str
+    devices: PodDevices = PodDevices()
+    lost: bool = False
+
+
+class Chip(msgspec.Struct, frozen=True):
+    """One NPU of a pod. `levels` is what layout 2.0 needs: the network's levels as the annotation has them."""
+
+    device_id: str
+    device_ip: str
+    super_device_id: str
+    levels: tuple[Mapping[str, Any], ...]
+
+
+class Server(msgspec.Struct, frozen=True):
+    """One pod in the table. `rank` is the pod's; its first chip has rank * number of chips."""
+
+    pod: RankTablePod
+    rank: int
+    server_id: str
+    host_ip: str
+    chips: tuple[Chip, ...]
 
 
 class RankTable(msgspec.Struct, frozen=True):
@@ -125,7 +161,14 @@ def mounts_rank_table(job: Job, obj: Object) -> bool:
 def _computing_pods(job: Job, obj: Object) -> dict[str, int]:
     """Pods that ask for NPUs, with the rank each has unless its annotation says otherwise."""
     replicas = read_replicas(obj)
-    computes = {kind: _computes(at(obj, *_SPECS, kind, "template", "spec")) for kind in replicas}
+    computes = {
+        kind: any(
+            name.startswith("huawei.com/") and str(amount) != "0"
+            for container in _containers(at(obj, *_SPECS, kind, "template", "spec"))
+            for name, amount in amounts_of(container).items()
+        )
+        for kind in replicas
+    }
     places = [(kind, index) for kind, number in replicas.items() for index in range(number)]
     return {
         name: index + (kind == WORKER and computes[LEADER])
@@ -134,12 +177,60 @@ def _computing_pods(job: Job, obj: Object) -> dict[str, int]:
     }
 
 
-def _computes(spec: Mapping[str, Any]) -> bool:
-    return any(
-        name.startswith("huawei.com/") and str(amount) != "0"
-        for container in _containers(spec)
-        for name, amount in amounts_of(container).items()
-    )
+# One pod
+
+
+def read_server(pod: RankTablePod, rank: int) -> Server:
+    """The pod with its chips; `rank` counts when its annotations name none. Raises UnusableError."""
+    text = pod.devices.rank_index
+    if text and not (text.isascii() and text.isdecimal() and len(text) <= 6):
+        raise UnusableError(f"pod {pod.name}: hccl/rankIndex is {text[:40]!r}, not a number")
+    try:
+        server_id, host_ip, chips = _read(pod.devices.configuration)
+    except UnusableError as problem:
+        raise UnusableError(f"pod {pod.name}: the device annotation cannot be used: {problem}") from None
+    return Server(pod, int(text) if text else rank, server_id, host_ip, chips)
+
+
+def _read(annotation: str) -> tuple[str, str, tuple[Chip, ...]]:
+    """Its server_id, host_ip and chips."""
+    try:
+        value = msgspec.json.decode(annotation)
+    except (RecursionError, ValueError) as error:
+        raise UnusableError(f"it is not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise UnusableError("it is not a JSON object")
+    devices = as_list(value.get("devices"))
+    if not devices:
+        raise UnusableError("it names no devices")
+    if len(devices) > MAX_CHIPS:
+        raise UnusableError(f"it names {len(devices)} devices, more than {MAX_CHIPS}")
+    chips = tuple(_chip(f"devices[{number}]: ", device) for number, device in enumerate(devices))
+    if len({chip.device_id for chip in chips}) < len(chips):
+        raise UnusableError("it names a device twice")
+    return _text(value.get("server_id")), _text(value.get("host_ip")), chips
+
+
+def _chip(place: str, device: Any) -> Chip:
+    if not isinstance(device, dict):
+        raise UnusableError(f"{place}not a JSON object")
+    device_id = _text(device.get("device_id"))
+    if not (device_id.isascii() and device_id.isdecimal() and len(device_id) <= 9):
+        raise UnusableError(f"{place}device_id is {shown(device.get('device_id'), 40)}, not a number")
+    levels = device.get("levelList") or []
+    if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
+        raise UnusableError(f"{place}levelList is not a list of objects")
+    return Chip(device_id, _text(device.get("device_ip")), _text(device.get("super_device_id")), tuple(levels))
+
+
+def _text(value: Any) -> str:
+    """Text, also of a number: writers of this annotation differ in that."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return as_text(value).strip()
+
+
+# All together
 
 
 def _check_together(servers: Sequence[Server]) -> None:
@@ -150,8 +241,8 @@ def _check_together(servers: Sequence[Server]) -> None:
         raise UnusableError(what)
     ranks = [server.rank for server in servers]
     if ranks != list(range(len(servers))):
-        shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
-        raise UnusableError(f"the ranks of its pods are {shown}, not 0 to {len(servers) - 1}")
+        first = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+        raise UnusableError(f"the ranks of its pods are {first}, not 0 to {len(servers) - 1}")
     seen: dict[tuple[str, str], str] = {}
     for server in servers:
         node, name = server.pod.node, server.pod.name
@@ -204,10 +295,19 @@ def _entry(server: Server, server_id: str, layout: Layout) -> dict[str, Any]:
 def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
     scale_out = as_text(at(obj, "metadata", "labels").get("scaleout-type"))
     chips = [chip for server in servers for chip in server.chips]
-    levels = _network_levels([chip.levels for chip in chips], scale_out)
+    label = scale_out.strip().upper()
+    if label and label not in BY_LABEL:
+        raise UnusableError(f"label scaleout-type is {scale_out[:40]!r}, not {' or '.join(BY_LABEL)}")
+    offered = {kind for chip in chips for level in chip.levels for kind in _info(level)}
+    kind = next((kind for kind in BY_LABEL.get(label, PREFERENCE) if kind in offered), label)
     ranks = [
-        {"rank_id": rank, "local_id": int(chip.device_id), "device_id": int(chip.device_id), "level_list": level}
-        for rank, (chip, level) in enumerate(zip(chips, levels, strict=True))
+        {
+            "rank_id": rank,
+            "local_id": int(chip.device_id),
+            "device_id": int(chip.device_id),
+            "level_list": list(_level_list(chip, kind)),
+        }
+        for rank, chip in enumerate(chips)
     ]
     return {"status": Status.COMPLETED.value, "version": "2.0", "rank_count": len(ranks), "rank_list": ranks}
 
@@ -223,26 +323,16 @@ def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 # The network levels of layout 2.0
 
 
-def _network_levels(chips: Sequence[Levels], scale_out: str) -> list[list[dict[str, Any]]]:
-    """For each chip its `level_list`; `scale_out` is the job's label scaleout-type or "". Raises UnusableError."""
-    label = scale_out.strip().upper()
-    if label and label not in BY_LABEL:
-        raise UnusableError(f"label scaleout-type is {scale_out[:40]!r}, not {' or '.join(BY_LABEL)}")
-    offered = {kind for levels in chips for level in levels for kind in _info(level)}
-    kind = next((kind for kind in BY_LABEL.get(label, PREFERENCE) if kind in offered), label)
-    return [list(_level_list(levels, kind)) for levels in chips]
-
-
-def _level_list(levels: Levels, kind: str) -> Iterable[dict[str, Any]]:
-    by_number = {number: _info(level) for level in levels if isinstance(number := _field(level, "level"), int)}
+def _level_list(chip: Chip, scale_out: str) -> Iterable[dict[str, Any]]:
+    by_number = {number: _info(level) for level in chip.levels if isinstance(number := _field(level, "level"), int)}
     for number in (0, 1):
         info = by_number.get(number, {})
         if info:
             yield _element(info[min(info)])
-    scale_out = SCALE_OUT_LEVEL.get(kind)
-    if scale_out is not None:
-        found = by_number.get(scale_out, {}).get(kind)
-        yield _element(found) if found is not None else _nothing(scale_out)
+    last = SCALE_OUT_LEVEL.get(scale_out)
+    if last is not None:
+        without_address = dict(zip(_KEYS, (last, "CLUSTER", "CLOS", "", []), strict=True))
+        yield _element(by_number.get(last, {}).get(scale_out, without_address))
 
 
 def _info(level: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -256,8 +346,3 @@ def _field(level: Mapping[str, Any], name: str) -> Any:
 
 def _element(element: Mapping[str, Any]) -> dict[str, Any]:
     return {key: element[key] for key in _KEYS if key in element}
-
-
-def _nothing(number: int) -> dict[str, Any]:
-    """A chip without an address on this network."""
-    return dict(zip(_KEYS, (number, "CLUSTER", "CLOS", "", []), strict=True))

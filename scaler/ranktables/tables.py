@@ -17,8 +17,7 @@ from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
-from scaler.ranktables.server import RankTablePod
-from scaler.ranktables.table import RankTable, mounts_rank_table, rank_table
+from scaler.ranktables.table import RankTable, RankTablePod, mounts_rank_table, rank_table
 from scaler.workloads.devices import PodDevices
 from scaler.workloads.membership import Job, number_in
 
@@ -47,10 +46,10 @@ class Tables:
 
     def of(self, record: JobRecord) -> JobTable | None:
         """None for jobs that are not ours to write tables for, and while a job is wrong but its pods are whole."""
-        if record.job.label_problem is Reason.NOT_SERVED or self._must_stay(record):
+        table_map = table_map_of(self.cache, record.namespace, record.name)
+        if record.job.label_problem is Reason.NOT_SERVED or self._must_stay(record, table_map):
             return None
         table, mounted = self._table(record)
-        table_map = table_map_of(self.cache, record.namespace, record.name)
         found = obstacle(table_map, record.job, mounted, table)
         refused = self._refused.get(record.uid)
         if found is None and refused:
@@ -91,14 +90,12 @@ class Tables:
             known = self._made[record.uid] = (made_of, rank_table(job, obj, members), mounts_rank_table(job, obj))
         return known[1], known[2]
 
-    def _must_stay(self, record: JobRecord) -> bool:
+    def _must_stay(self, record: JobRecord, table_map: RankTableMap | None) -> bool:
         """A job that was edited into one that is wrong: its pods run on, and so must what is published of them."""
-        if not record.job.faults or record.job.deleting:
+        if table_map is None or not record.job.faults or record.job.deleting:
             return False
-        table_map = table_map_of(self.cache, record.namespace, record.name)
         members = [member_of(pod) for pod in self.cache.pods_of(record.uid).values()]
-        listed = table_map.servers if table_map is not None else 0
-        return len(members) >= listed > 0 and not any(member.lost for member in members)
+        return len(members) >= table_map.servers > 0 and not any(member.lost for member in members)
 
 
 def table_map_of(cache: Cache, namespace: str, job: str) -> RankTableMap | None:
@@ -119,12 +116,10 @@ def member_of(pod: PodRecord) -> RankTablePod:
 def obstacle(table_map: RankTableMap | None, job: Job, mounted: bool, table: RankTable) -> Note | None:
     """Why the table of `job` is not, or cannot be, what people expect, with a way out; None when all is well or none is
     wanted. `mounted`: its pods mount it."""
-    name = RANK_TABLE_PREFIX + job.name
     if table_map is None:
-        if not mounted:
-            return None
+        name = RANK_TABLE_PREFIX + job.name
         words = f"ConfigMap {name}, which its pods mount, does not exist; create it, it is filled at once"
-        return Note(Warning.RANK_TABLE_MISSING, words)
+        return Note(Warning.RANK_TABLE_MISSING, words) if mounted else None
     blocked = blocked_by(table_map, job.uid, table)
     if blocked is None and table.problem:
         return Note(Warning.DEVICE_DATA_INVALID, f"no rank table can be made: {table.problem}")
@@ -133,22 +128,18 @@ def obstacle(table_map: RankTableMap | None, job: Job, mounted: bool, table: Ran
 
 def blocked_by(table_map: RankTableMap, job_uid: str, table: RankTable) -> Note | None:
     """Why the ConfigMap cannot be written, None when it can."""
-
-    def because(warning: Warning, words: str) -> Note:
-        return Note(warning, f"ConfigMap {table_map.name} {words}")
-
     if table_map.controller_uid and table_map.controller_uid != job_uid:
-        return because(Warning.RANK_TABLE_NOT_OURS, f"belongs to {table_map.controller}; it is left alone")
-    if table_map.immutable:
-        return because(Warning.RANK_TABLE_IMMUTABLE, "is immutable; delete it and create it without `immutable`")
-    if table_map.binary:
-        words = f"has {RANK_TABLE_KEY} in binaryData; it has to be text in data"
-        return because(Warning.RANK_TABLE_WRONG_SHAPE, words)
-    size = len(table.text) + table_map.other_bytes
-    if size > MAX_BYTES:
+        found = Warning.RANK_TABLE_NOT_OURS, f"belongs to {table_map.controller}; it is left alone"
+    elif table_map.immutable:
+        found = Warning.RANK_TABLE_IMMUTABLE, "is immutable; delete it and create it without `immutable`"
+    elif table_map.binary:
+        found = Warning.RANK_TABLE_WRONG_SHAPE, f"has {RANK_TABLE_KEY} in binaryData; it has to be text in data"
+    elif (size := len(table.text) + table_map.other_bytes) > MAX_BYTES:
         words = f"would have {size} bytes, more than {MAX_BYTES}; take other keys out of it"
-        return because(Warning.RANK_TABLE_TOO_LARGE, words)
-    return None
+        found = Warning.RANK_TABLE_TOO_LARGE, words
+    else:
+        return None
+    return Note(found[0], f"ConfigMap {table_map.name} {found[1]}")
 
 
 def is_current(table_map: RankTableMap, table: RankTable) -> bool:

@@ -16,8 +16,7 @@ import msgspec
 from scaler.decide.world import Note
 from scaler.informers.config_maps import RankTableMap
 from scaler.names import JOB_ID_LABEL, RANK_TABLE_PREFIX
-from scaler.ranktables.server import RankTablePod
-from scaler.ranktables.table import RankTable, Status
+from scaler.ranktables.table import RankTable, RankTablePod, Status
 from scaler.workloads.membership import Job
 
 SERVER_APP = "mindie-ms-server"

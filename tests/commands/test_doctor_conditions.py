@@ -9,8 +9,7 @@ import pytest
 
 from scaler.decide.world import Note, Warning
 from scaler.informers.config_maps import RankTableMap, told
-from scaler.ranktables.server import RankTablePod
-from scaler.ranktables.table import INITIALIZING, rank_table
+from scaler.ranktables.table import INITIALIZING, RankTablePod, rank_table
 from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.devices import PodDevices, pack

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.kube.api import Object
-from scaler.ranktables.server import RankTablePod
-from scaler.ranktables.table import INITIALIZING, Layout, RankTable, Status, layout_of, rank_table
+from scaler.ranktables.table import INITIALIZING, Layout, RankTable, RankTablePod, Status, layout_of, rank_table
 from scaler.workloads.ascendjob import read_job
 from scaler.workloads.devices import PodDevices, pack
 from scaler.workloads.membership import Job
