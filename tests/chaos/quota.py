@@ -5,7 +5,7 @@ from __future__ import annotations
 from scaler.clock import Clock, seconds_of
 from scaler.kube.api import PODS, KubeApi, Object, PatchType
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn, attempt, key_of
+from scaler.sim.actors.controller import StandIn, key_of
 from scaler.sim.apiserver.server import Review
 from tests.chaos.patches import gates_of
 
@@ -35,5 +35,5 @@ class Quota(StandIn):
         for pod in waiting:
             if self._clock.now() - seconds_of(pod["metadata"]["creationTimestamp"]) >= PAUSE:
                 patch = {"metadata": {"uid": objects.uid(pod)}, **_TAKE_OFF}
-                await attempt(self.api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.STRATEGIC))
+                await self.attempt(self.api.patch(PODS, *key_of(pod), patch, patch_type=PatchType.STRATEGIC))
         return 1.0 if waiting else None

@@ -113,7 +113,7 @@ async def _judge(case: Case, kube: KubeApi, compact: Callable[[], None] | None, 
 @asynccontextmanager
 async def _collected(kube: KubeApi) -> AsyncIterator[None]:
     """With a garbage collector, as every cluster has one."""
-    task = asyncio.create_task(GarbageCollector(kube, WATCHED).run())
+    task = asyncio.create_task(GarbageCollector(kube).run())
     try:
         yield
     finally:

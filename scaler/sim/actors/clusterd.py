@@ -13,7 +13,7 @@ from typing import Any
 
 from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import RETRY, StandIn, attempt
+from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.devices import DEVICE_NAMESPACE, DEVICE_PREFIX, NODE_NAMESPACE, NODE_PREFIX, put
 
 RINGS_PREFIX = "rings-config-"
@@ -34,18 +34,14 @@ class ClusterD(StandIn):
         super().__init__(api, CONFIG_MAPS, PODS)
         self._published: Wanted = {}
 
-    async def _round(self) -> float | None:
-        config_maps, good = self.mirror.all(CONFIG_MAPS), True
+    async def _round(self) -> None:
+        config_maps = self.mirror.all(CONFIG_MAPS)
         wanted = {**cluster_info(config_maps), **global_tables(config_maps, self.mirror.all(PODS))}
         for (namespace, name), data in wanted.items():
-            if self._published.get((namespace, name)) == data:
-                continue
             labels = LABELS if namespace == NODE_NAMESPACE else {}
-            if await attempt(put(self.api, namespace, name, data, labels)):
+            new = self._published.get((namespace, name)) != data
+            if new and await self.attempt(put(self.api, namespace, name, data, labels)):
                 self._published[namespace, name] = data
-            else:
-                good = False
-        return None if good else RETRY
 
 
 def cluster_info(config_maps: list[Object]) -> Wanted:
@@ -76,11 +72,10 @@ def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
         labels = objects.labels_of(cm)
         if objects.name(cm).startswith(RINGS_PREFIX) and labels.get("mx-consumer-cim") == "true" and "jobID" in labels:
             services[objects.namespace(cm), labels["jobID"]].append(cm)
-    tables = {service: _global_table(*service, tables, pods) for service, tables in services.items()}
     return {
         (namespace, GLOBAL_PREFIX + job_id): {"global_ranktable": json.dumps(table)}
-        for (namespace, job_id), table in tables.items()
-        if table is not None
+        for (namespace, job_id), tables in services.items()
+        if (table := _global_table(namespace, job_id, tables, pods)) is not None
     }
 
 

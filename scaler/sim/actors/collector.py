@@ -21,7 +21,7 @@ WATCHED: tuple[Resource, ...] = (
     api.ASCEND_JOBS, api.POD_GROUPS, api.PODS, api.SERVICES, api.CONFIG_MAPS, api.LEASES, api.DEPLOYMENTS,
     api.REPLICA_SETS, api.STATEFUL_SETS, *WORKLOADS,
 )  # fmt: skip
-"""What is collected by default, owners as well as dependents."""
+"""What is collected, owners as well as dependents."""
 
 _FOREGROUND = "foregroundDeletion"
 _ORPHAN = "orphan"
@@ -32,15 +32,16 @@ Entry = tuple[Resource, Object]
 class GarbageCollector(Controller):
     """Deletes nothing before all resources have been listed once."""
 
-    def __init__(self, kube: KubeApi, resources: Sequence[Resource] = WATCHED) -> None:
-        super().__init__(kube, *resources)
+    follows = WATCHED
+
+    def __init__(self, kube: KubeApi) -> None:
+        super().__init__(kube)
         self.mirror.settle = 0.0  # its deletions must not come after what controllers make anew
-        self._resources = tuple(resources)
         self._entries: dict[str, Entry] = {}
         self._dependents: defaultdict[str, list[Entry]] = defaultdict(list)
 
     async def reconcile(self) -> None:
-        found = [(resource, obj) for resource in self._resources for obj in self.mirror.all(resource)]
+        found = [(resource, obj) for resource in WATCHED for obj in self.mirror.all(resource)]
         self._entries = {objects.uid(obj): (resource, obj) for resource, obj in found}
         self._dependents = defaultdict(list)
         for resource, obj in found:
@@ -55,23 +56,21 @@ class GarbageCollector(Controller):
     async def _collect(self, resource: Resource, obj: Object) -> None:
         absent = [owner["uid"] for owner in _owners(obj) if not await self._stays(obj, owner)]
         if len(absent) == len(_owners(obj)):
-            policy = "Foreground" if self._in_foreground(obj) else "Background"
+            owners = [self._entries[owner["uid"]][1] for owner in _owners(obj) if owner["uid"] in self._entries]
+            awaited = any(_FOREGROUND in _finalizers(owner) for owner in owners)
+            # an owner waits for this object, so that the object waits for what it owns in turn
+            policy = "Foreground" if awaited and objects.uid(obj) in self._dependents else "Background"
             version = obj["metadata"]["resourceVersion"]
             await self.delete(resource, obj, propagation_policy=policy, resource_version=version)
         elif absent:
             await self._cut(resource, obj, absent)
-
-    def _in_foreground(self, obj: Object) -> bool:
-        """An owner waits for this object, so that the object waits for what it owns in turn."""
-        owners = [self._entries[owner["uid"]][1] for owner in _owners(obj) if owner["uid"] in self._entries]
-        return objects.uid(obj) in self._dependents and any(_FOREGROUND in _finalizers(owner) for owner in owners)
 
     async def _stays(self, obj: Object, owner: Object) -> bool:
         """Whether an owner is there to stay; one being deleted in the foreground only waits for this object."""
         if owner["uid"] in self._entries:
             known = self._entries[owner["uid"]][1]
             return not (_FOREGROUND in _finalizers(known) and objects.terminating(known))
-        for resource in self._resources:
+        for resource in WATCHED:
             if (resource.api_version, resource.kind) == (owner["apiVersion"], owner["kind"]):
                 return await self._exists(resource, objects.namespace(obj), owner)
         return True  # of kinds that are not watched nothing is ever deleted
@@ -89,12 +88,13 @@ class GarbageCollector(Controller):
     async def _finish(self, resource: Resource, obj: Object) -> None:
         """Carries out the two finalizers that belong to the collector."""
         uid, finalizers = objects.uid(obj), _finalizers(obj)
+        refs = [ref for _, dependent in self._dependents[uid] for ref in _owners(dependent) if ref["uid"] == uid]
         done = ""
         if _ORPHAN in finalizers:
             for kind, dependent in self._dependents[uid]:
                 await self._cut(kind, dependent, [uid])
             done = _ORPHAN if not self.failed else ""
-        elif _FOREGROUND in finalizers and not any(_blocks(dependent, uid) for _, dependent in self._dependents[uid]):
+        elif _FOREGROUND in finalizers and not any(ref.get("blockOwnerDeletion") for ref in refs):
             done = _FOREGROUND
         if done:
             await self._change(resource, obj, {"finalizers": [name for name in finalizers if name != done] or None})
@@ -114,7 +114,3 @@ def _owners(obj: Object) -> list[Object]:
 
 def _finalizers(obj: Object) -> list[str]:
     return obj["metadata"].get("finalizers") or []
-
-
-def _blocks(dependent: Object, owner: str) -> bool:
-    return any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in _owners(dependent))

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol
 
-from scaler.kube.api import EventType, KubeApi, Object, PatchType, Resource
+from scaler.kube.api import PODS, EventType, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim.actors import objects
 
@@ -115,31 +115,20 @@ class Mirror:
     def _replace(self, resource: Resource, items: Iterable[Object]) -> None:
         self._objects[resource] = {key_of(obj): obj for obj in items}
         self._synced[resource] = True
-        self._note(resource)
+        self._changes(resource)
 
     def _apply(self, resource: Resource, kind: EventType, obj: Object) -> None:
         if kind is EventType.DELETED:
             self._objects[resource].pop(key_of(obj), None)
         else:
             self._objects[resource][key_of(obj)] = obj
-        self._note(resource)
+        self._changes(resource)
 
-    def _note(self, resource: Resource) -> None:
+    def _changes(self, resource: Resource) -> None:
         self._sorted.pop(resource, None)
         self._by_owner.pop(resource, None)
         self.revision += 1
         self._changed.set()
-
-
-async def attempt(write: Awaitable[Any]) -> bool:
-    """False when the write failed and is to be tried again; not when the object is gone, or another has its name."""
-    try:
-        await write
-    except (NotFoundError, ConflictError):
-        return True
-    except KubeError:
-        return False
-    return True
 
 
 async def merge(api: KubeApi, resource: Resource, obj: Object, patch: Object, *, subresource: str = "") -> Object:
@@ -155,11 +144,13 @@ class Actor(Protocol):
 
 
 class StandIn(ABC):
-    """Base of actors who follow objects of some types and act when these change."""
+    """Base of actors that follow objects of some types and act when these change."""
 
     def __init__(self, api: KubeApi, *resources: Resource) -> None:
         self.api = api
         self.mirror = Mirror(api, *resources)
+        self.failed = False
+        """A write of this round failed: there is another round soon."""
 
     async def run(self) -> None:
         """Follow the cluster and do what is due after changes, until cancelled."""
@@ -174,26 +165,52 @@ class StandIn(ABC):
             if pause is None or pause > 0:
                 await self.mirror.wait(pause)
             pause = await self._round() if self.mirror.synced else None
+            if self.failed:
+                self.failed, pause = False, RETRY if pause is None else min(pause, RETRY)
 
     @abstractmethod
     async def _round(self) -> float | None:
         """Do what is due; seconds until something else will be, None when nothing is waiting for time."""
 
+    async def attempt(self, write: Awaitable[Any]) -> bool:
+        """False when the write failed: there is another round soon.
+
+        It is no failure when the object is gone, or another has its name.
+        """
+        try:
+            await write
+        except (NotFoundError, ConflictError):
+            return True
+        except KubeError:
+            self.failed = True
+            return False
+        return True
+
+    async def end(self, pod: Object, *, grace: int | None = None) -> bool:
+        """Deletes exactly this pod, within so many seconds if that is less than its own; False when that failed."""
+        options: Any = {"uid": objects.uid(pod), "grace_period_seconds": grace}
+        return await self.attempt(self.api.delete(PODS, *key_of(pod), **options))
+
 
 class Controller(StandIn):
     """Base of the controllers. `reconcile` is called only when the mirror shows everything that was written."""
 
-    def __init__(self, api: KubeApi, *resources: Resource) -> None:
-        super().__init__(api, *resources)
+    follows: tuple[Resource, ...]
+    """The owners first."""
+
+    def __init__(self, api: KubeApi) -> None:
+        super().__init__(api, *self.follows)
         self._written: dict[Resource, int] = {}
         """The newest version of own writes."""
         self._deleted: dict[str, tuple[Resource, Key]] = {}
-        self.failed = False
-        """A request of this round failed: there is another round soon."""
 
-    @abstractmethod
     async def reconcile(self) -> None:
         """Bring the cluster one step nearer to what the owners want."""
+        for owner in self.living(self.follows[0]):
+            await self.keep(owner)
+
+    async def keep(self, owner: Object) -> None:
+        """The same for one owner."""
 
     def living(self, resource: Resource) -> list[Object]:
         """All objects of that type but those on their way out."""
@@ -202,17 +219,15 @@ class Controller(StandIn):
     async def _round(self) -> float | None:
         if self._settled():
             await self.reconcile()
-        failed, self.failed = self.failed, False
-        return RETRY if failed or not self._settled() else None
+        return None if self._settled() else RETRY
 
     def _settled(self) -> bool:
-        self._deleted = {uid: where for uid, where in self._deleted.items() if self._still_there(uid, *where)}
         shown = {resource: self.mirror.version(resource) for resource in self._written if resource in self.mirror}
+        for uid, (resource, key) in list(self._deleted.items()):
+            found = self.mirror.get(resource, *key)
+            if found is None or objects.uid(found) != uid or objects.terminating(found):
+                del self._deleted[uid]
         return not self._deleted and all(version >= self._written[resource] for resource, version in shown.items())
-
-    def _still_there(self, uid: str, resource: Resource, key: Key) -> bool:
-        found = self.mirror.get(resource, *key)
-        return found is not None and objects.uid(found) == uid and not objects.terminating(found)
 
     async def have(self, resource: Resource, owner: Object, wanted: Iterable[Object], *, update: bool = False) -> None:
         """Creates what is missing of these, by name, and deletes what the owner has besides.
@@ -237,33 +252,17 @@ class Controller(StandIn):
 
     async def create(self, resource: Resource, body: Object) -> bool:
         """False when it exists already or was refused."""
-        try:
-            made = await self.api.create(resource, objects.namespace(body), body)
-        except KubeError:
-            self.failed = True
-            return False
-        self._note(resource, made)
-        return True
+        return await self._write(resource, self.api.create(resource, objects.namespace(body), body))
 
     async def patch(self, resource: Resource, obj: Object, patch: Object, *, subresource: str = "") -> None:
-        """A merge patch of exactly this object; nothing where it is gone."""
-        try:
-            changed = await merge(self.api, resource, obj, patch, subresource=subresource)
-        except (NotFoundError, ConflictError):
-            return
-        except KubeError:
-            self.failed = True
-            return
-        self._note(resource, changed)
+        """A merge patch of exactly this object."""
+        await self._write(resource, merge(self.api, resource, obj, patch, subresource=subresource))
 
     async def renew(self, resource: Resource, found: Object, body: Object) -> None:
         """A PUT of another spec, labels and annotations, with the version that was read."""
         marks = {part: body["metadata"][part] for part in ("labels", "annotations")}
         after = {**found, "metadata": {**found["metadata"], **marks}, "spec": body["spec"]}
-        try:
-            self._note(resource, await self.api.replace(resource, *key_of(found), after))
-        except KubeError:
-            self.failed = True
+        await self._write(resource, self.api.replace(resource, *key_of(found), after))
 
     async def status(self, resource: Resource, obj: Object, status: Object) -> None:
         """Written where it differs."""
@@ -272,18 +271,21 @@ class Controller(StandIn):
             await self.patch(resource, obj, {"status": status}, subresource="status")
 
     async def delete(self, resource: Resource, obj: Object, **options: str) -> None:
-        """Of exactly this object, with options of KubeApi.delete; nothing where it is gone."""
+        """Of exactly this object, with options of KubeApi.delete."""
         given: Any = {"propagation_policy": "Background", **options}
         try:
             await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj), **given)
-        except (NotFoundError, ConflictError):
-            return
         except KubeError:
             self.failed = True
-            return
-        self._deleted[objects.uid(obj)] = resource, key_of(obj)
+        else:
+            self._deleted[objects.uid(obj)] = resource, key_of(obj)
 
-    def _note(self, resource: Resource, obj: Object) -> None:
-        version = str(obj["metadata"].get("resourceVersion", ""))
-        if version.isdecimal():
-            self._written[resource] = max(self._written.get(resource, 0), int(version))
+    async def _write(self, resource: Resource, request: Awaitable[Object]) -> bool:
+        """False when it failed or was refused; the next round waits until the mirror shows what was written."""
+        try:
+            version = int((await request)["metadata"]["resourceVersion"])
+        except KubeError:
+            self.failed = True
+            return False
+        self._written[resource] = max(self._written.get(resource, 0), version)
+        return True

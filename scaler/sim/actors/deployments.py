@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from scaler.clock import seconds_of
-from scaler.kube.api import DEPLOYMENTS, PODS, REPLICA_SETS, KubeApi, Object
+from scaler.kube.api import DEPLOYMENTS, PODS, REPLICA_SETS, Object
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.controller import Controller
 from scaler.sim.actors.placement import matches
@@ -21,7 +21,6 @@ _DESIRED = "deployment.kubernetes.io/desired-replicas"
 _MOST = "deployment.kubernetes.io/max-replicas"
 _REVISION = "deployment.kubernetes.io/revision"
 _NOT_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration", _DESIRED, _MOST, _REVISION})
-_QUARTER = "25%"
 
 
 class Rollout(msgspec.Struct, frozen=True):
@@ -49,8 +48,7 @@ class Rollout(msgspec.Struct, frozen=True):
         if self.recreates:
             return 0, 0
         given = (objects.spec(self.deployment).get("strategy") or {}).get("rollingUpdate") or {}
-        surge, unavailable = given.get("maxSurge", _QUARTER), given.get("maxUnavailable", _QUARTER)
-        return making.fence_posts(surge, unavailable, self.replicas)
+        return making.fence_posts(given.get("maxSurge", "25%"), given.get("maxUnavailable", "25%"), self.replicas)
 
     @property
     def most(self) -> int:
@@ -65,16 +63,14 @@ Sizes = dict[str, int]
 class Deployments(Controller):
     """Follows all Deployments and their ReplicaSets; pods only to see when those of a Recreate are gone."""
 
-    def __init__(self, api: KubeApi) -> None:
-        super().__init__(api, DEPLOYMENTS, REPLICA_SETS, PODS)
+    follows = (DEPLOYMENTS, REPLICA_SETS, PODS)
 
-    async def reconcile(self) -> None:
-        for deployment in self.living(DEPLOYMENTS):
-            await self._step(_rollout(deployment, self.mirror.owned(REPLICA_SETS, deployment)))
-
-    async def _step(self, rollout: Rollout) -> None:
-        await self.status(DEPLOYMENTS, rollout.deployment, _status(rollout))
-        if _resized(rollout) or objects.spec(rollout.deployment).get("paused"):
+    async def keep(self, owner: Object) -> None:
+        rollout = _rollout(owner, self.mirror.owned(REPLICA_SETS, owner))
+        await self.status(DEPLOYMENTS, owner, _status(rollout))
+        living = [found for found in rollout.all if making.number(found) > 0]
+        marks = {objects.annotations_of(found).get(_DESIRED) for found in living} - {None}
+        if marks - {str(rollout.replicas)} or objects.spec(owner).get("paused"):
             await self._resize(rollout, scale(rollout))
         elif rollout.recreates and any(
             not objects.ended(pod) for old in rollout.old for pod in self.mirror.owned(PODS, old)
@@ -186,13 +182,6 @@ def _plain(template: Object) -> Object:
     return {"labels": labels, "annotations": metadata.get("annotations") or {}, "spec": template.get("spec")}
 
 
-def _resized(rollout: Rollout) -> bool:
-    """Its replicas were changed since a ReplicaSet with pods was last marked."""
-    living = [found for found in rollout.all if making.number(found) > 0]
-    marks = [objects.annotations_of(found).get(_DESIRED) for found in living]
-    return any(mark is not None and mark != str(rollout.replicas) for mark in marks)
-
-
 def _available(replica_set: Object | None) -> int:
     return int(objects.status(replica_set or {}).get("availableReplicas") or 0)
 
@@ -225,33 +214,28 @@ def _status(rollout: Rollout) -> Object:
     }
 
 
-_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 class ReplicaSets(Controller):
     """Follows all ReplicaSets and their pods."""
 
-    def __init__(self, api: KubeApi) -> None:
-        super().__init__(api, REPLICA_SETS, PODS)
+    follows = (REPLICA_SETS, PODS)
 
-    async def reconcile(self) -> None:
-        for replica_set in self.living(REPLICA_SETS):
-            await self._keep(replica_set, [p for p in self.mirror.owned(PODS, replica_set) if making.active(p)])
-
-    async def _keep(self, replica_set: Object, pods: list[Object]) -> None:
-        wanted = making.number(replica_set)
-        template = objects.spec(replica_set).get("template") or {}
+    async def keep(self, owner: Object) -> None:
+        pods = [pod for pod in self.mirror.owned(PODS, owner) if making.active(pod)]
+        wanted, template = making.number(owner), objects.spec(owner).get("template") or {}
         for _ in range(wanted - len(pods)):
-            pod = making.pod_of(template, f"{objects.name(replica_set)}-", replica_set, REPLICA_SETS)
-            if not await self.create(PODS, pod):
+            if not await self.create(PODS, making.pod_of(template, f"{objects.name(owner)}-", owner, REPLICA_SETS)):
                 break  # the original aborts the batch at the first refusal
         for victim in victims(pods, len(pods) - wanted):
             await self.delete(PODS, victim)
-        serving = sum(making.ready(pod) for pod in pods)
-        status = {"replicas": len(pods), "fullyLabeledReplicas": len(pods), "readyReplicas": serving}
-        more = {"availableReplicas": serving, "observedGeneration": making.generation(replica_set)}
-        await self.status(REPLICA_SETS, replica_set, {**status, **more})
+        serving = sum(map(making.ready, pods))
+        status = {
+            "replicas": len(pods), "fullyLabeledReplicas": len(pods), "readyReplicas": serving,
+            "availableReplicas": serving, "observedGeneration": making.generation(owner),
+        }  # fmt: skip
+        await self.status(REPLICA_SETS, owner, status)
 
 
 def victims(pods: list[Object], number: int) -> list[Object]:
@@ -276,6 +260,6 @@ def victims(pods: list[Object], number: int) -> list[Object]:
 
 def _cost(pod: Object) -> int:
     try:
-        return int(objects.annotations_of(pod).get(_COST, "0"))
+        return int(objects.annotations_of(pod).get("controller.kubernetes.io/pod-deletion-cost", "0"))
     except ValueError:
         return 0

@@ -21,18 +21,12 @@ from scaler.clock import Clock, rfc3339
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import RETRY, StandIn, attempt, merge
+from scaler.sim.actors.controller import StandIn, merge
 from scaler.sim.stories.manifests import ensure_namespace
 
 REAL = "huawei.com/AscendReal"
 CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
 _VENDOR = "huawei.com/"
-
-
-def wanted_chips(pod: Object) -> tuple[str, int]:
-    """The NPU resource that a pod requests and how many of it; ("", 0) for a pod without."""
-    found = [(name, int(amount)) for name, amount in objects.requests(pod).items() if name.startswith(_VENDOR)]
-    return found[0] if found and found[0][1] else ("", 0)
 
 
 def chips_of(node: Object | None) -> tuple[str, int]:
@@ -59,19 +53,11 @@ def device_annotations(pod: Object, node: str, chips: Iterable[str]) -> dict[str
     """What Volcano's plugin and the device plugin write onto a pod that got these chips of `node`."""
     names = sorted(chips, key=chip_index)
     devices = [
-        {
-            "device_id": str(chip_index(name)),
-            "device_ip": _address(29, f"{node}/{name}"),
-            "super_device_id": str(number),
-        }
-        for number, name in enumerate(names)
+        {"device_id": str(chip_index(name)), "device_ip": _address(29, f"{node}/{name}"), "super_device_id": str(rank)}
+        for rank, name in enumerate(names)
     ]
-    configuration = {
-        "pod_name": objects.name(pod),
-        "server_id": objects.uid(pod),
-        "host_ip": host_address(node),
-        "devices": devices,
-    }
+    server = {"pod_name": objects.name(pod), "server_id": objects.uid(pod), "host_ip": host_address(node)}
+    configuration = {**server, "devices": devices}
     return {REAL: ",".join(names), CONFIGURATION: json.dumps(configuration)}
 
 
@@ -160,10 +146,14 @@ async def report_node(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -
 async def _write_devices(api: KubeApi, clock: Clock, node: Object, faulty: frozenset[str], *, switch: str = "") -> None:
     resource, number = chips_of(node)
     usable = [name for index in range(number) if (name := chip_name(resource, index)) not in faulty]
+    levels = dict.fromkeys(("large_model_fault_level", "fault_level", "fault_handling"), "SeparateNPU")
+    faults = [
+        {"fault_type": "CardUnhealthy", "npu_name": name, **levels, "fault_code": "80E18005"} for name in sorted(faulty)
+    ]
     info = {
         "DeviceList": {
             resource: ",".join(usable),
-            f"{resource}-Fault": json.dumps([_fault(name) for name in sorted(faulty)]),
+            f"{resource}-Fault": json.dumps(faults),
             f"{resource}-NetworkUnhealthy": "",
             f"{resource}-Recovering": "",
             f"{resource}-Unhealthy": ",".join(sorted(faulty)),
@@ -189,12 +179,6 @@ async def _set_allocatable(api: KubeApi, node: Object) -> None:
     await api.patch(NODES, None, name, patch, patch_type=PatchType.MERGE, subresource="status")
 
 
-def _fault(name: str) -> dict[str, Any]:
-    level = "SeparateNPU"
-    levels = {"large_model_fault_level": level, "fault_level": level, "fault_handling": level}
-    return {"fault_type": "CardUnhealthy", "npu_name": name, **levels, "fault_code": "80E18005"}
-
-
 def _check_code(info: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(info, separators=(",", ":")).encode()).hexdigest()
 
@@ -218,33 +202,27 @@ class DevicePlugin(StandIn):
         self._given: dict[str, frozenset[str]] = {}
         """Pod uid -> its chips, also before the mirror shows the annotation."""
 
-    async def _round(self) -> float | None:
+    async def _round(self) -> None:
         pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod) and not objects.ended(pod)]
         known = {objects.uid(pod): given_chips(pod) or self._given.get(objects.uid(pod), frozenset()) for pod in pods}
         self._given = known
-        good = True
         for pod in pods:
             if not known[objects.uid(pod)] and not objects.terminating(pod):
-                good = await self._serve(pod, pods) and good
-        return None if good else RETRY
+                await self._serve(pod, pods)
 
-    async def _serve(self, pod: Object, pods: list[Object]) -> bool:
-        """False when a write failed; a pod for which there are not enough chips waits for a change."""
+    async def _serve(self, pod: Object, pods: list[Object]) -> None:
+        """A pod for which there are not enough chips waits for a change."""
         node = objects.node_of(pod)
-        resource, number = wanted_chips(pod)
+        wanted = [(name, int(amount)) for name, amount in objects.requests(pod).items() if name.startswith(_VENDOR)]
+        resource, number = wanted[0] if wanted else ("", 0)
+        has, built = chips_of(self.mirror.get(NODES, "", node))
+        names = [chip_name(resource, index) for index in range(built)] if has == resource else []
         taken = {chip for other in pods if objects.node_of(other) == node for chip in self._given[objects.uid(other)]}
-        free = [chip for chip in self._usable(node, resource) if chip not in taken]
+        taken |= reported(self.mirror.all(CONFIG_MAPS), node).chips
+        free = [name for name in names if name not in taken]
         if not number or len(free) < number:
-            return True
+            return
         chips = self._given[objects.uid(pod)] = frozenset(free[:number])
         patch: Object = {"metadata": {"annotations": device_annotations(pod, node, chips)}}
-        written = await attempt(merge(self.api, PODS, pod, patch))
-        if not written:
+        if not await self.attempt(merge(self.api, PODS, pod, patch)):
             self._given[objects.uid(pod)] = frozenset()
-        return written
-
-    def _usable(self, node: str, resource: str) -> list[str]:
-        has, number = chips_of(self.mirror.get(NODES, "", node))
-        faults = reported(self.mirror.all(CONFIG_MAPS), node)
-        names = [chip_name(resource, index) for index in range(number)] if has == resource else []
-        return [name for name in names if name not in faults.chips]

@@ -14,7 +14,7 @@ from collections import defaultdict
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import RETRY, Key, StandIn, attempt, key_of
+from scaler.sim.actors.controller import RETRY, Key, StandIn, key_of
 from scaler.sim.actors.devices import given_chips, reported, reports
 
 _POD_LEVEL_APPS = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
@@ -37,31 +37,27 @@ class FaultActor(StandIn):
         """Pod uid -> when its graceful deletion is forced."""
 
     async def _round(self) -> float | None:
-        members = self._members()
+        members: dict[Key, list[Object]] = defaultdict(list)
+        for pod in self.mirror.all(PODS):
+            if group_name := objects.annotations_of(pod).get(objects.GROUP_NAME):
+                members[objects.namespace(pod), group_name].append(pod)
         self._reports = reports(self.mirror.all(CONFIG_MAPS))
         groups = [g for g in self.mirror.all(POD_GROUPS) if objects.status(g).get("phase") in {"Running", "Unknown"}]
         faults = [(group, pod) for group in groups for pod in members[key_of(group)] if self._faulty(group, pod)]
         now = self._clock.now()
         self._faulty_since = {objects.uid(pod): self._faulty_since.get(objects.uid(pod), now) for _, pod in faults}
         due: dict[Key, list[Object]] = defaultdict(list)
-        waits: list[float | None] = []
+        waits = []
         for group, pod in faults:
             pause = self._faulty_since[objects.uid(pod)] + self._detection - now
             if pause > 0:
                 waits.append(pause)
             else:
                 due[key_of(group)].append(pod)
-        waits += [await self._act(key, pods, members[key]) for key, pods in due.items()]
-        waits.append(await self._force_overdue())
-        return min((wait for wait in waits if wait is not None), default=None)
-
-    def _members(self) -> dict[Key, list[Object]]:
-        members: dict[Key, list[Object]] = defaultdict(list)
-        for pod in self.mirror.all(PODS):
-            group = objects.annotations_of(pod).get(objects.GROUP_NAME)
-            if group:
-                members[objects.namespace(pod), group].append(pod)
-        return members
+        for key, pods in due.items():
+            await self._act(key, pods, members[key])
+        waits += await self._force_overdue()
+        return min(waits, default=None)
 
     def _faulty(self, group: Object, pod: Object) -> bool:
         if _strategy(group, pod) not in {"force", "grace"} or not objects.node_of(pod):
@@ -82,35 +78,29 @@ class FaultActor(StandIn):
             return 0
         return abs(retries) - self._retries_used.get(objects.uid(group), 0)
 
-    async def _act(self, key: Key, faulty: list[Object], members: list[Object]) -> float | None:
+    async def _act(self, key: Key, faulty: list[Object], members: list[Object]) -> None:
         group = self.mirror.get(POD_GROUPS, *key)
         if group is None:
-            return None
+            return
         force = _strategy(group, faulty[0]) == "force"
         hit = faulty if _pod_level(group, faulty[0]) else members
         doomed = [pod for pod in hit if force or not objects.terminating(pod)]  # force ends what is terminating, too
         if doomed and not any(self._separated(pod) for pod in faulty):
             self._retries_used[objects.uid(group)] = self._retries_used.get(objects.uid(group), 0) + 1
-        good = [await self._delete(pod, force) for pod in doomed]
-        return None if all(good) else RETRY
+        for pod in doomed:
+            if not force:
+                self._evicted.setdefault(objects.uid(pod), self._clock.now() + self._grace_over_time)
+            await self.end(pod, grace=0 if force else None)
 
-    async def _force_overdue(self) -> float | None:
-        """End what `grace` did not end in time, whatever its PodGroup says by now."""
+    async def _force_overdue(self) -> list[float]:
+        """End what `grace` did not end in time, whatever its PodGroup says by now; seconds until the others are due."""
         now = self._clock.now()
         present = {objects.uid(pod): pod for pod in self.mirror.all(PODS)}
         self._evicted = {uid: due for uid, due in self._evicted.items() if uid in present}
         for uid, due in list(self._evicted.items()):
-            if due <= now and await self._delete(present[uid], force=True):
+            if due <= now and await self.end(present[uid], grace=0):
                 del self._evicted[uid]
-        waits = [max(due - now, RETRY) for due in self._evicted.values()]
-        return min(waits, default=None)
-
-    async def _delete(self, pod: Object, force: bool) -> bool:
-        """True when the pod is on its way, or no longer there."""
-        if not force:
-            self._evicted.setdefault(objects.uid(pod), self._clock.now() + self._grace_over_time)
-        grace = 0 if force else None
-        return await attempt(self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=grace))
+        return [max(due - now, RETRY) for due in self._evicted.values()]
 
 
 def _setting(group: Object, pod: Object, key: str) -> str:

@@ -46,7 +46,7 @@ class Never(StrEnum):
 
 
 class Curse(Model):
-    """What never happens to an instance: somebody does not do their part."""
+    """What never happens to an instance: a component does not do its part."""
 
     of: Name = Field(
         description="`namespace/instance`: the name of a job, or what the names of pods begin with; * is any text."
@@ -126,11 +126,6 @@ class FaultyApi(KubeApi):
             return None
         return status_error(500, "InternalError", "injected by the scenario")
 
-    async def _read(self, send: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
-        if fault := self._fault():
-            raise fault
-        return await send(*args, **options)
-
     async def _write(self, send: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
         """The fault comes before the request, or after it has taken effect."""
         fault, late = self._fault(), self._random.random() < 0.5
@@ -142,11 +137,14 @@ class FaultyApi(KubeApi):
         return answer
 
     async def list(self, *args: Any, **options: Any) -> Page[Any]:
-        page: Page[Any] = await self._read(self._api.list, *args, **options)
-        return page
+        if fault := self._fault():
+            raise fault
+        return await self._api.list(*args, **options)
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Any:
-        return await self._read(self._api.get, resource, namespace, name)
+        if fault := self._fault():
+            raise fault
+        return await self._api.get(resource, namespace, name)
 
     async def create(self, resource: Resource, namespace: str | None, body: Any) -> Any:
         return await self._write(self._create, resource, namespace, body)
@@ -183,16 +181,12 @@ class FaultyApi(KubeApi):
             raise UnknownOutcomeError("watch cut by the scenario") from None
 
     async def _create(self, resource: Resource, namespace: str | None, body: Any) -> Any:
-        if resource == PODS:
-            self._refuse_cursed(namespace, body)
-        return await self._api.create(resource, namespace, body)
-
-    def _refuse_cursed(self, namespace: str | None, body: Object) -> None:
         metadata = body.get("metadata") or {}
         name = str(metadata.get("name") or metadata.get("generateName") or "")
         pod = {**body, "metadata": {**metadata, "name": name, "namespace": namespace or ""}}
-        if self._owner and self._cursed(Never.MADE, pod):
+        if resource == PODS and self._owner and self._cursed(Never.MADE, pod):
             raise NotSentError("never made: the scenario's curse")
-        if self._cursed(Never.CREATED, pod):
+        if resource == PODS and self._cursed(Never.CREATED, pod):
             words = f'pods "{name}" is forbidden: never created, by the scenario\'s curse'
             raise status_error(403, "Forbidden", words)
+        return await self._api.create(resource, namespace, body)

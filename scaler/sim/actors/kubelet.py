@@ -15,7 +15,7 @@ from pydantic import Field
 from scaler.clock import Clock, rfc3339, seconds_of
 from scaler.kube.api import NODES, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import RETRY, StandIn, attempt, key_of, merge
+from scaler.sim.actors.controller import StandIn, merge
 from scaler.sim.actors.devices import host_address, pod_address
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
 from scaler.sim.stories.fields import Model, Range, Seconds
@@ -50,7 +50,6 @@ class Kubelet(StandIn):
         """When a pod (uid) was first seen at a stage: bound, running, stopping, crashed."""
 
     async def _round(self) -> float | None:
-        """Do what is due; seconds until something else will be, None when nothing is waiting for time."""
         pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod)]
         present = {objects.uid(pod) for pod in pods}
         self._since = {key: since for key, since in self._since.items() if key[0] in present}
@@ -68,7 +67,12 @@ class Kubelet(StandIn):
         remaining = self._since.setdefault((objects.uid(pod), stage), self._clock.now()) + delay - self._clock.now()
         if remaining > 0:
             return remaining
-        return None if await attempt(self._perform(pod, stage)) else RETRY
+        if stage == "stopping":
+            await self.end(pod, grace=0)
+        else:
+            status = running_status(pod, now=self._clock.now(), ready=stage.startswith("running"))
+            await self.attempt(write_status(self.api, pod, status))
+        return None
 
     def _next(self, pod: Object) -> tuple[str, float]:
         """The stage that the pod is in and how long it lasts; "" when it stays as it is."""
@@ -89,13 +93,6 @@ class Kubelet(StandIn):
     def _draw(self, pod: Object, bounds: tuple[float, float]) -> float:
         key = zlib.crc32(f"{objects.namespace(pod)}/{objects.name(pod)}/{bounds}".encode())
         return random.Random(self._seed ^ key).uniform(*bounds)  # noqa: S311 - for delays, not for secrets
-
-    async def _perform(self, pod: Object, stage: str) -> None:
-        if stage == "stopping":
-            await self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=0)
-        else:
-            status = running_status(pod, now=self._clock.now(), ready=stage.startswith("running"))
-            await write_status(self.api, pod, status)
 
 
 def running_status(pod: Object, *, now: float, ready: bool) -> Object:
@@ -124,9 +121,8 @@ def exited_status(pod: Object, *, now: float, code: int) -> Object:
     """The status of a pod whose first container just exited: CrashLoopBackOff where it restarts, else the end."""
     policy = objects.spec(pod).get("restartPolicy") or "Always"
     again = policy == "Always" or (policy == "OnFailure" and code != 0)
-    terminated = {
-        "terminated": {"exitCode": code, "finishedAt": rfc3339(now), "reason": "Error" if code else "Completed"}
-    }
+    reason = "Error" if code else "Completed"
+    terminated = {"terminated": {"exitCode": code, "finishedAt": rfc3339(now), "reason": reason}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": f"exited with {code}"}}
     status = running_status(pod, now=now, ready=False)
     status["phase"] = "Running" if again else "Failed" if code else "Succeeded"

@@ -26,7 +26,6 @@ from scaler.sim.apiserver.server import Review
 REPLICAS = "leaderworkerset.sigs.k8s.io/replicas"
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 AFTER_START = "leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start"
-_QUEUE = "scheduling.volcano.sh/queue-name"
 
 
 class GroupCondition(msgspec.Struct, frozen=True):
@@ -46,34 +45,30 @@ class Leaders(msgspec.Struct, frozen=True):
 class LeaderWorkerSets(Controller):
     """Follows all LeaderWorkerSets. `gang`: a PodGroup per group, made together with its workers."""
 
+    follows = (LEADER_WORKER_SETS, STATEFUL_SETS, PODS, POD_GROUPS)
+
     def __init__(self, api: KubeApi, *, gang: bool = True) -> None:
-        super().__init__(api, LEADER_WORKER_SETS, STATEFUL_SETS, PODS, *((POD_GROUPS,) if gang else ()))
+        super().__init__(api)
         self._gang = gang
         self._templates: dict[str, Object] = {}
         """Revision -> leaderWorkerTemplate."""
 
-    async def reconcile(self) -> None:
-        for lws in self.living(LEADER_WORKER_SETS):
-            await self._keep(lws)
-
-    async def _keep(self, lws: Object) -> None:
-        revision = revision_of(lws)
-        self._templates.setdefault(revision, copy.deepcopy(template_of(lws)))
-        here, name = objects.namespace(lws), objects.name(lws)
+    async def keep(self, owner: Object) -> None:
+        revision = revision_of(owner)
+        self._templates.setdefault(revision, copy.deepcopy(template_of(owner)))
+        here, name = objects.namespace(owner), objects.name(owner)
         pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == here]
         members = [pod for pod in pods if objects.labels_of(pod).get(NAME) == name]
-        await self._keep_leaders(lws, members, revision)
+        await self._keep_leaders(owner, members, revision)
         for pod in members:
-            if restarts_group(lws, pod, members):
+            if restarts_group(owner, pod, members):
                 first = pod if _leads(pod) else self._leader_of(pod, members)
                 if first is not None and not objects.terminating(first):
                     # in the foreground: the workers go before their leader
                     await self.delete(PODS, first, propagation_policy="Foreground")
         for leader in members:
             if _leads(leader) and not objects.terminating(leader):
-                await self._keep_group(lws, leader)
-
-    # the leaders
+                await self._keep_group(owner, leader)
 
     async def _keep_leaders(self, lws: Object, members: list[Object], revision: str) -> None:
         found = self.mirror.get(STATEFUL_SETS, *key_of(lws))
@@ -91,9 +86,18 @@ class LeaderWorkerSets(Controller):
             resized=objects.annotations_of(found).get(REPLICAS) != str(making.number(lws)),
         )  # fmt: skip
         body = _leaders(lws, wanted, revision)
-        if _differ(found, body):
+        parts = ("replicas", "updateStrategy", "template")
+        changed = any(objects.spec(found).get(part) != body["spec"][part] for part in parts)
+        if changed or any(read(found) != read(body) for read in (objects.labels_of, objects.annotations_of)):
             await self.renew(STATEFUL_SETS, found, body)
-        await self.status(LEADER_WORKER_SETS, lws, _status(lws, found, groups))
+        status = {
+            "replicas": int(objects.status(found).get("replicas") or 0),
+            "readyReplicas": sum(group.ready for group in groups),
+            "updatedReplicas": sum(group.updated for group in groups),
+            "hpaPodSelector": f"{NAME}={objects.name(lws)},{WORKER_INDEX}=0",
+            "observedGeneration": making.generation(lws),
+        }
+        await self.status(LEADER_WORKER_SETS, lws, status)
 
     def _condition(self, lws: Object, leader: Object | None, revision: str) -> GroupCondition:
         if leader is None:
@@ -107,8 +111,6 @@ class LeaderWorkerSets(Controller):
             return GroupCondition()
         serving = objects.status(workers).get("readyReplicas") == making.number(workers)
         return GroupCondition(ready and serving, updated and objects.labels_of(workers).get(REVISION) == revision)
-
-    # one group
 
     async def _keep_group(self, lws: Object, leader: Object) -> None:
         template = self._templates.get(objects.labels_of(leader).get(REVISION, "")) or template_of(lws)
@@ -131,18 +133,15 @@ class LeaderWorkerSets(Controller):
             labels={key: objects.labels_of(leader)[key] for key in (NAME, GROUP_INDEX, REVISION)},
             annotations={k: v for k, v in objects.annotations_of(lws).items() if k.startswith("volcano.sh/")},
             minMember=1 if objects.spec(lws).get("startupPolicy") == "LeaderReady" else size,
-            queue=objects.annotations_of(lws).get(_QUEUE),
+            queue=objects.annotations_of(lws).get("scheduling.volcano.sh/queue-name"),
         )  # fmt: skip
         await self.create(POD_GROUPS, body)
 
     def _leader_of(self, pod: Object, members: list[Object]) -> Object | None:
         """The leader to whose StatefulSet a worker belongs; none of another revision, and none that came later."""
         owners = {objects.uid(found): objects.owner_uid(found) for found in self.mirror.all(STATEFUL_SETS)}
-        owner = owners.get(objects.owner_uid(pod))
-        same = objects.labels_of(pod).get(REVISION)
-        return next(
-            (m for m in members if objects.uid(m) == owner and objects.labels_of(m).get(REVISION) == same), None
-        )
+        same = [m for m in members if objects.labels_of(m).get(REVISION) == objects.labels_of(pod).get(REVISION)]
+        return next((m for m in same if objects.uid(m) == owners.get(objects.owner_uid(pod))), None)
 
 
 def restarts_group(lws: Object, pod: Object, members: list[Object]) -> bool:
@@ -233,24 +232,6 @@ def _workers(lws: Object, leader: Object, template: Object) -> Object:
     return making.body_of(STATEFUL_SETS, objects.name(leader), leader, PODS, labels=mark, spec=spec)
 
 
-def _differ(found: Object, wanted: Object) -> bool:
-    before, after = objects.spec(found), objects.spec(wanted)
-    parts = [(before.get(part), after[part]) for part in ("replicas", "updateStrategy", "template")]
-    parts += [(objects.labels_of(found), objects.labels_of(wanted))]
-    parts += [(objects.annotations_of(found), objects.annotations_of(wanted))]
-    return any(one != other for one, other in parts)
-
-
-def _status(lws: Object, leaders: Object, groups: list[GroupCondition]) -> Object:
-    return {
-        "replicas": int(objects.status(leaders).get("replicas") or 0),
-        "readyReplicas": sum(group.ready for group in groups),
-        "updatedReplicas": sum(group.updated for group in groups),
-        "hpaPodSelector": f"{NAME}={objects.name(lws)},{WORKER_INDEX}=0",
-        "observedGeneration": making.generation(lws),
-    }
-
-
 # updates, as pure functions
 
 
@@ -332,7 +313,8 @@ def label_without_gang(review: Review) -> Object:
     leads = labels.get(WORKER_INDEX) == "0"
     if leads:
         labels.setdefault(GROUP_INDEX, str(ordinal))
-        labels.setdefault(GROUP_KEY, group_key(review.namespace, objects.name(pod)))
+        unique = f"{review.namespace}/{objects.name(pod)}".encode()
+        labels.setdefault(GROUP_KEY, hashlib.sha1(unique, usedforsecurity=False).hexdigest())
     else:
         labels[WORKER_INDEX] = str(ordinal)
     leader = objects.name(pod) if leads else objects.annotations_of(pod).get(LEADER_NAME, "")
@@ -343,8 +325,3 @@ def label_without_gang(review: Review) -> Object:
     }
     making.add_environment(pod["spec"], variables, first=True)
     return pod
-
-
-def group_key(namespace: str, leader: str) -> str:
-    """SHA-1 of `namespace/leader's name`, in hexadecimal."""
-    return hashlib.sha1(f"{namespace}/{leader}".encode(), usedforsecurity=False).hexdigest()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, KubeApi, Object
@@ -45,8 +44,12 @@ class MindIEController(StandIn):
         self._short_since: dict[Service, float] = {}
 
     async def _round(self) -> float | None:
-        services = self._services().items()
-        short = {service: surplus for service, jobs in services if (surplus := self._surplus(service, jobs))}
+        services: dict[Service, list[Object]] = defaultdict(list)
+        for job in self.mirror.all(ASCEND_JOBS):
+            labels = objects.scaling_labels(job)
+            if labels.get(RULE_LABEL) and labels.get("jobID"):
+                services[objects.namespace(job), labels[RULE_LABEL], labels["jobID"]].append(job)
+        short = {service: surplus for service, jobs in services.items() if (surplus := self._surplus(service, jobs))}
         now = self._clock.now()
         self._short_since = {service: self._short_since.get(service, now) for service in short}
         waits = [await self._release(service, surplus) for service, surplus in short.items()]
@@ -68,22 +71,17 @@ class MindIEController(StandIn):
             return RETRY
         return self._patience
 
-    def _services(self) -> dict[Service, list[Object]]:
-        services: dict[Service, list[Object]] = defaultdict(list)
-        for job in self.mirror.all(ASCEND_JOBS):
-            labels = objects.scaling_labels(job)
-            if labels.get(RULE_LABEL) and labels.get("jobID"):
-                services[objects.namespace(job), labels[RULE_LABEL], labels["jobID"]].append(job)
-        return services
-
     def _surplus(self, service: Service, jobs: list[Object]) -> list[Object]:
         """First pods of prefill instances that may exit, in natural order; empty when no decode instance waits."""
         groups = self.mirror.all(POD_GROUPS) if self._beside else []
-        queued = {objects.owner_uid(group) for group in groups if objects.status(group).get("phase") == "Pending"}
-        waiting = [
-            job for job in jobs
-            if objects.uid(job) in queued or any(map(_finds_no_node, self.mirror.owned(PODS, job)))
-        ]  # fmt: skip
+        owners = {objects.owner_uid(group) for group in groups if objects.status(group).get("phase") == "Pending"}
+        owners |= {
+            objects.owner_uid(pod)
+            for job in jobs
+            for pod in self.mirror.owned(PODS, job)
+            if not objects.node_of(pod) and not objects.gated(pod) and not objects.terminating(pod)
+        }
+        waiting = [job for job in jobs if objects.uid(job) in owners]
         needed = self._smallest(service) if waiting else None
         if needed is None or not self._controller_runs(service):
             return []
@@ -105,8 +103,9 @@ class MindIEController(StandIn):
         rule = self.mirror.get(CONFIG_MAPS, service[0], service[1])
         try:
             document = json.loads(((rule or {}).get("data") or {})[RULE_KEY])
-            prefill, decode = document["elastic_scaling_list"][-1]["group_list"]
-            return _group(prefill), _group(decode)
+            groups = document["elastic_scaling_list"][-1]["group_list"]
+            prefill, decode = ((str(group["group_name"]), int(group["group_num"])) for group in groups)
+            return prefill, decode
         except (KeyError, IndexError, TypeError, ValueError):
             return None
 
@@ -116,13 +115,5 @@ def _of_group(jobs: list[Object], group: str) -> list[Object]:
     return sorted(members, key=lambda job: natural(objects.name(job)))
 
 
-def _group(entry: Any) -> tuple[str, int]:
-    return str(entry["group_name"]), int(entry["group_num"])
-
-
 def _runs(pods: list[Object]) -> bool:
     return bool(pods) and all(objects.phase(pod) == "Running" and not objects.terminating(pod) for pod in pods)
-
-
-def _finds_no_node(pod: Object) -> bool:
-    return not objects.node_of(pod) and not objects.gated(pod) and not objects.terminating(pod)

@@ -13,7 +13,7 @@ from scaler.clock import Clock
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import RETRY, StandIn, attempt, key_of
+from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.devices import host_address
 from scaler.sim.actors.kubelet import write_status
 
@@ -74,19 +74,15 @@ async def change_node(api: KubeApi, spec: NodeSpec, fate: NodeFate) -> None:
     if fate is NodeFate.GONE:
         await api.delete(NODES, None, spec.name)
     elif fate is NodeFate.READY:
-        await _return(api, spec)
+        try:
+            await _patch_status(api, spec.name, {"conditions": [ready_condition(True)]})
+            await api.patch(NODES, None, spec.name, {"spec": {"unschedulable": None}}, patch_type=PatchType.MERGE)
+        except NotFoundError:
+            await add_node(api, spec)
     elif fate is NodeFate.CORDONED:
         await api.patch(NODES, None, spec.name, {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE)
     else:
         await _patch_status(api, spec.name, {"conditions": [ready_condition(False)]})
-
-
-async def _return(api: KubeApi, spec: NodeSpec) -> None:
-    try:
-        await _patch_status(api, spec.name, {"conditions": [ready_condition(True)]})
-        await api.patch(NODES, None, spec.name, {"spec": {"unschedulable": None}}, patch_type=PatchType.MERGE)
-    except NotFoundError:
-        await add_node(api, spec)
 
 
 async def _patch_status(api: KubeApi, name: str, status: Object) -> None:
@@ -109,11 +105,11 @@ class NodeLifecycle(StandIn):
 
     async def _round(self) -> float | None:
         pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod)]
-        used = dict.fromkeys(objects.node_of(pod) for pod in pods)
-        lost = {name for name in used if not objects.node_ready(self.mirror.get(NODES, "", name))}
-        now = self._clock.now()
-        self._lost_since = {name: self._lost_since.get(name, now) for name in used if name in lost}
-        pauses = [pause for pod in pods if objects.node_of(pod) in lost and (pause := await self._attend(pod))]
+        used = dict.fromkeys(map(objects.node_of, pods))
+        lost = [name for name in used if not objects.node_ready(self.mirror.get(NODES, "", name))]
+        self._lost_since = {name: self._lost_since.get(name, self._clock.now()) for name in lost}
+        on_lost = [pod for pod in pods if objects.node_of(pod) in self._lost_since]
+        pauses = [pause for pod in on_lost if (pause := await self._attend(pod))]
         return min(pauses, default=None)
 
     async def _attend(self, pod: Object) -> float | None:
@@ -122,10 +118,10 @@ class NodeLifecycle(StandIn):
         due = self._lost_since[objects.node_of(pod)] + (self._orphan if gone else self._eviction)
         unready = [c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"]
         status = {"conditions": [*unready, {"type": "Ready", "status": "False"}]}
-        good = await attempt(write_status(self.api, pod, status)) if objects.ready(pod) else True
+        if objects.ready(pod) and not await self.attempt(write_status(self.api, pod, status)):
+            return None
         if due > self._clock.now():
-            return due - self._clock.now() if good else RETRY
-        if good and (gone or not objects.terminating(pod)):
-            grace = 0 if gone else None
-            good = await attempt(self.api.delete(PODS, *key_of(pod), uid=objects.uid(pod), grace_period_seconds=grace))
-        return None if good else RETRY
+            return due - self._clock.now()
+        if gone or not objects.terminating(pod):
+            await self.end(pod, grace=0 if gone else None)
+        return None

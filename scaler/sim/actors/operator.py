@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
@@ -67,8 +66,6 @@ class AscendOperator(StandIn):
         await self._reconcile_next()
         return min(self._due.values()) - asyncio.get_running_loop().time() if self._due else None
 
-    # what to look at
-
     def _count_lost_pods(self) -> None:
         """A pod of the present round that is gone, for whatever reason, begins the next round."""
         present = {objects.uid(pod): pod for pod in self.mirror.all(PODS)}
@@ -100,28 +97,26 @@ class AscendOperator(StandIn):
         job = self.mirror.get(ASCEND_JOBS, *key)
         if job is None:
             self._looked_at.pop(key, None)
-            return
-        if self._cursed(Never.MADE, job):
+        elif self._cursed(Never.MADE, job):
             self._due[key] = now + LOOK_AGAIN
-            return
-        try:
-            await self._reconcile(job)
-            self._retries.forget("/".join(key))
-        except (KubeError, _RefusedError):
-            self._due[key] = now + self._retries.delay("/".join(key), now)
-
-    # one job
+        else:
+            try:
+                await self._reconcile(job)
+                self._retries.forget("/".join(key))
+            except (KubeError, _RefusedError):
+                self._due[key] = now + self._retries.delay("/".join(key), now)
 
     async def _reconcile(self, job: Object) -> None:
         place = key_of(job)
         if self.mirror.get(DEPLOYMENTS, *place) is not None or objects.terminating(job):
             return
-        faults = read_job(job).faults
-        if faults:
+        given = (objects.spec(job).get("runPolicy") or {}).get("backoffLimit")
+        limit = _number(objects.labels_of(job).get("fault-retry-times") if given is None else given)  # 0 = without end
+        if faults := read_job(job).faults:
             await self._write_status(job, Condition("Failed", "JobValidFailed", faults[0]))
         elif rules.finished(objects.status(job)):
             await self._clean_up(job)
-        elif 0 < _backoff_limit(job) < self._rounds.get(objects.uid(job), 0):
+        elif 0 < limit < self._rounds.get(objects.uid(job), 0):
             words = f"Job {objects.name(job)} has failed because it has reached the specified backoff limit"
             await self._write_status(job, Condition("Failed", "JobFailed", words))
         else:
@@ -150,8 +145,7 @@ class AscendOperator(StandIn):
     async def _pod_group(self, job: Object) -> Object:
         """An existing one is taken as it is, whatever became of the job since."""
         body = made.pod_group(read_job(job), job)
-        copied = objects.annotations_of(job)
-        if copied:
+        if copied := objects.annotations_of(job):
             body["metadata"]["annotations"] = dict(copied)
         try:
             return await self.api.get(POD_GROUPS, objects.namespace(job), objects.name(body))
@@ -159,7 +153,10 @@ class AscendOperator(StandIn):
             return await self.api.create(POD_GROUPS, objects.namespace(job), body)
 
     async def _pods_of_all_types(self, job: Object) -> None:
-        clusterd = await self._clusterd()
+        try:
+            clusterd = str(objects.spec(await self.api.get(SERVICES, NAMESPACE, CLUSTERD))["clusterIP"])
+        except (KubeError, KeyError):
+            clusterd = _DOMAIN
         present = {objects.name(pod) for pod in self._members(job)}
         wanted = made.pods(read_job(job), job, clusterd)
         for kind in read_replicas(job):
@@ -174,7 +171,12 @@ class AscendOperator(StandIn):
         pod["metadata"]["labels"]["version"] = str(self._rounds.get(objects.uid(job), 0))
         kind = _type_of(job, pod)
         given = job["spec"]["replicaSpecs"][kind]["template"]["spec"]["containers"]
-        added = [{"name": name, "value": value} for name, value in _environment(job, clusterd).items()]
+        labels = objects.labels_of(job)
+        variables = {
+            "MINDX_TASK_ID": labels.get("jobID", ""), "APP_TYPE": labels.get("app", ""),
+            "MINDX_SERVER_IP": clusterd, "MINDX_SERVER_DOMAIN": _DOMAIN,
+        }  # fmt: skip
+        added = [{"name": name, "value": value} for name, value in variables.items()]
         for container, template in zip(pod["spec"]["containers"], given, strict=True):
             if container["name"] == CONTAINER:
                 container["env"] = [*(template.get("env") or []), *added]
@@ -189,7 +191,9 @@ class AscendOperator(StandIn):
         config_map = await self.api.get(CONFIG_MAPS, objects.namespace(job), rule)
         running: Counter[str] = Counter()
         allowed = True
-        for group in self._groups_of_service(job):
+        for group in self.mirror.all(POD_GROUPS):
+            if _service(group) != _service(job):
+                continue
             allowed &= GROUP_LABEL in objects.labels_of(group)
             if objects.status(group).get("phase") == "Running":
                 running[objects.labels_of(group).get(GROUP_LABEL, "")] += 1
@@ -203,13 +207,6 @@ class AscendOperator(StandIn):
         if not allowed:
             raise _RefusedError(f"job {'/'.join(key_of(job))} can't create pod, try later")
 
-    def _groups_of_service(self, job: Object) -> Iterator[Object]:
-        def service(obj: Object) -> tuple[str | None, ...]:
-            labels = objects.labels_of(obj)
-            return objects.namespace(obj), labels.get(RULE_LABEL), labels.get("jobID")
-
-        return (group for group in self.mirror.all(POD_GROUPS) if service(group) == service(job))
-
     def _members(self, job: Object) -> list[Object]:
         """By label in the namespace, without a look at the owner."""
         name, namespace = objects.name(job), objects.namespace(job)
@@ -218,28 +215,15 @@ class AscendOperator(StandIn):
 
     async def _clean_up(self, job: Object) -> None:
         """Pending pods and the PodGroup go; pods that run stay."""
-        for pod in self._members(job):
-            if objects.phase(pod) == "Pending" and not objects.terminating(pod):
-                await self._delete(PODS, pod)
-        for group in self.mirror.owned(POD_GROUPS, job):
-            await self._delete(POD_GROUPS, group)
-
-    # writing
-
-    async def _clusterd(self) -> str:
-        try:
-            found = await self.api.get(SERVICES, NAMESPACE, CLUSTERD)
-            return str(objects.spec(found)["clusterIP"])
-        except (KubeError, KeyError):
-            return _DOMAIN
+        pending = [pod for pod in self._members(job) if objects.phase(pod) == "Pending"]
+        doomed = [(PODS, pod) for pod in pending if not objects.terminating(pod)]
+        for resource, obj in [*doomed, *((POD_GROUPS, group) for group in self.mirror.owned(POD_GROUPS, job))]:
+            with contextlib.suppress(NotFoundError, ConflictError):
+                await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj))
 
     async def _create_once(self, resource: Resource, body: Object) -> None:
         with contextlib.suppress(AlreadyExistsError):
             await self.api.create(resource, objects.namespace(body), body)
-
-    async def _delete(self, resource: Resource, obj: Object) -> None:
-        with contextlib.suppress(NotFoundError, ConflictError):
-            await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj))
 
     async def _write_status(self, job: Object, condition: Condition | None, **more: object) -> None:
         """Written when it changed; a write that fails is lost, as in the original."""
@@ -251,26 +235,15 @@ class AscendOperator(StandIn):
             await self.api.replace(ASCEND_JOBS, *key_of(job), {**job, "status": after}, subresource="status")
 
 
-def _environment(job: Object, clusterd: str) -> dict[str, str]:
-    labels = objects.labels_of(job)
-    return {
-        "MINDX_TASK_ID": labels.get("jobID", ""),
-        "APP_TYPE": labels.get("app", ""),
-        "MINDX_SERVER_IP": clusterd,
-        "MINDX_SERVER_DOMAIN": _DOMAIN,
-    }
+def _service(obj: Object) -> tuple[str | None, ...]:
+    labels = objects.labels_of(obj)
+    return objects.namespace(obj), labels.get(RULE_LABEL), labels.get("jobID")
 
 
 def _type_of(job: Object, pod: Object) -> str:
     """The replica type as the job spells it."""
     label = objects.labels_of(pod).get("replica-type", "")
     return next((kind for kind in read_replicas(job) if kind.lower() == label), "")
-
-
-def _backoff_limit(job: Object) -> int:
-    """Restarts that a job has; 0 = without end."""
-    given = (objects.spec(job).get("runPolicy") or {}).get("backoffLimit")
-    return _number(objects.labels_of(job).get("fault-retry-times") if given is None else given)
 
 
 def _number(value: object) -> int:

@@ -47,7 +47,13 @@ def may_create(document: str, running: Counts, group: str) -> bool:
 def read_ratios(document: str) -> list[dict[str, int]]:
     """Instances per group and ratio, as listed; empty for everything that the original refuses to read."""
     try:
-        entries = [_entry(entry) for entry in json.loads(document)["elastic_scaling_list"]]
+        entries = [  # the last duplicate of a group wins
+            {
+                group["group_name"]: (_number(group["group_num"]), _number(group["server_num_per_group"]))
+                for group in entry["group_list"]
+            }
+            for entry in json.loads(document)["elastic_scaling_list"]
+        ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
     for larger, smaller in itertools.pairwise(entries):
@@ -55,14 +61,6 @@ def read_ratios(document: str) -> list[dict[str, int]]:
             if name not in larger or number > larger[name][0] or servers > larger[name][1]:
                 return []
     return [{name: number for name, (number, _) in entry.items()} for entry in entries]
-
-
-def _entry(entry: Any) -> dict[str, tuple[int, int]]:
-    """The last duplicate of a group wins."""
-    return {
-        group["group_name"]: (_number(group["group_num"]), _number(group["server_num_per_group"]))
-        for group in entry["group_list"]
-    }
 
 
 def _number(text: Any) -> int:
@@ -99,7 +97,7 @@ NO_SCHEDULER = (
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One condition that is to be condition: its type, reason and message."""
+    """One condition that is to be set: its type, reason and message."""
 
     kind: str
     reason: str
@@ -116,7 +114,7 @@ def not_scheduled(phase: str) -> Condition:
 def of_pods(job: Object, pods: Iterable[Object], *, retries_left: int) -> Condition | None:
     """The condition that the pods' phases give; None when they say nothing."""
     place = f"{objects.namespace(job)}/{objects.name(job)}"
-    phases = {objects.phase(pod) for pod in pods if not (objects.phase(pod) == "Failed" and objects.terminating(pod))}
+    phases = set(_phases(pods))
     if "Failed" in phases:
         if retries_left < 1:
             return Condition("Failed", "JobFailed", f"Job {place} has failed because has pod failed.")
@@ -154,14 +152,11 @@ def updated(status: Mapping[str, Any], condition: Condition | None, now: str) ->
 
 def replica_statuses(pods: Mapping[str, list[Object]]) -> Object:
     """Running, succeeded and failed pods per replica type; zeros and pending pods are in no counter."""
-    counters = (("active", "Running"), ("succeeded", "Succeeded"), ("failed", "Failed"))
+    counters = {"active": "Running", "succeeded": "Succeeded", "failed": "Failed"}
+    phases = {kind: _phases(members) for kind, members in pods.items()}
     return {
-        kind: {
-            name: number
-            for name, phase in counters
-            if (number := sum(objects.phase(pod) == phase for pod in members if not _failing(pod)))
-        }
-        for kind, members in pods.items()
+        kind: {name: found.count(phase) for name, phase in counters.items() if phase in found}
+        for kind, found in phases.items()
     }
 
 
@@ -171,8 +166,9 @@ def finished(status: Mapping[str, Any]) -> bool:
     return _holds(conditions, "Failed") or _holds(conditions, "Succeeded")
 
 
-def _failing(pod: Object) -> bool:
-    return objects.phase(pod) == "Failed" and objects.terminating(pod)
+def _phases(pods: Iterable[Object]) -> list[str]:
+    """Of all but those that have failed and are on their way out."""
+    return [objects.phase(pod) for pod in pods if not (objects.phase(pod) == "Failed" and objects.terminating(pod))]
 
 
 def _holds(conditions: Iterable[Mapping[str, Any]], kind: str) -> bool:

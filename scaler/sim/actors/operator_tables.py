@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import msgspec
+
 from scaler.clock import Clock
 from scaler.informers.pods import read_pod
 from scaler.kube.api import CONFIG_MAPS, KubeApi, Object
@@ -20,17 +22,16 @@ from scaler.sim.actors import objects
 from scaler.workloads.ascendjob import read_job
 
 
-class _Generator:
+class _Generator(msgspec.Struct):
     """One job's table, in memory only."""
 
-    def __init__(self) -> None:
-        self.completed = False
-        self.pods: frozenset[str] = frozenset()
-        """Uids of the pods that the last completed table was made of."""
-        self.text = ""
-        self.saved = 0
-        self.absent = False
-        """The ConfigMap was not there when it was first read; it is never read again."""
+    completed: bool = False
+    pods: frozenset[str] = frozenset()
+    """Uids of the pods that the last completed table was made of."""
+    text: str = ""
+    saved: int = 0
+    absent: bool = False
+    """The ConfigMap was not there when it was first read; it is never read again."""
 
 
 class OperatorTables:
@@ -60,12 +61,9 @@ class OperatorTables:
         place = objects.namespace(job), RANK_TABLE_PREFIX + objects.name(job)
         try:
             found = await self._api.get(CONFIG_MAPS, *place)
-            data = {
-                **(found.get("data") or {}),
-                RANK_TABLE_KEY: generator.text,
-                RANK_TABLE_VERSION_KEY: str(generator.saved),
-            }
-            await self._api.replace(CONFIG_MAPS, *place, {**found, "data": data})
+            data = {RANK_TABLE_KEY: generator.text, RANK_TABLE_VERSION_KEY: str(generator.saved)}
+            body = {**found, "data": {**(found.get("data") or {}), **data}}
+            await self._api.replace(CONFIG_MAPS, *place, body)
         except NotFoundError:
             generator.absent = generator.saved == 0
         except KubeError:

@@ -33,8 +33,7 @@ _FAULTS = "fault-scheduling"
 class InferOperator(Controller):
     """Follows everything from InferServiceSets down to workloads."""
 
-    def __init__(self, api: KubeApi) -> None:
-        super().__init__(api, INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, STATEFUL_SETS, DEPLOYMENTS, POD_GROUPS)
+    follows = (INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, STATEFUL_SETS, DEPLOYMENTS, POD_GROUPS)
 
     async def reconcile(self) -> None:
         """A new spec is passed on between its own kinds only."""
@@ -79,14 +78,10 @@ def _marks(instance_set: Object, index: int) -> dict[str, str]:
     return {SERVICE: labels.get(SERVICE, ""), ROLE: labels.get(ROLE, ""), INDEX: str(index), MANAGED: "true"}
 
 
-def _group_name(instance_set: Object, index: int) -> str:
-    return f"pg-{objects.name(instance_set)}-{index}"
-
-
 def _pod_group(instance_set: Object, index: int) -> Object:
     spec = objects.spec(instance_set).get("spec") or {}
     return making.pod_group(
-        _group_name(instance_set, index), instance_set, INSTANCE_SETS,
+        f"pg-{objects.name(instance_set)}-{index}", instance_set, INSTANCE_SETS,
         [spec.get("template") or {}] * int(spec.get("replicas", 1)),
         labels={**objects.labels_of(instance_set), **_marks(instance_set, index)},
         annotations=objects.annotations_of(instance_set),
@@ -97,7 +92,7 @@ def _workload(instance_set: Object, resource: Resource, index: int) -> Object:
     spec = copy.deepcopy(objects.spec(instance_set).get("spec") or {})
     name, labels = f"{objects.name(instance_set)}-{index}", objects.labels_of(instance_set)
     marks = _marks(instance_set, index)
-    group = {objects.GROUP_NAME: _group_name(instance_set, index)} if labels.get(GANG) == "true" else {}
+    group = {objects.GROUP_NAME: f"pg-{name}"} if labels.get(GANG) == "true" else {}
     template = spec["template"] = making.marked(spec.get("template") or {}, marks, group)
     variables = {
         "INSTANCE_INDEX": str(index), "INSTANCE_ROLE": labels.get(ROLE, ""),
@@ -123,24 +118,23 @@ _ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "max
 class Ome(Controller):
     """Follows all InferenceServices."""
 
+    follows = (INFERENCE_SERVICES, DEPLOYMENTS, LEADER_WORKER_SETS)
+
     def __init__(self, api: KubeApi) -> None:
-        super().__init__(api, INFERENCE_SERVICES, DEPLOYMENTS, LEADER_WORKER_SETS)
+        super().__init__(api)
         self._made: dict[str, Object] = {}
         """Of each child by uid of its service and name: what was last written."""
 
-    async def reconcile(self) -> None:
-        for service in self.living(INFERENCE_SERVICES):
-            for component in ("engine", "decoder"):
-                if component in objects.spec(service):
-                    await self._keep(service, component)
-
-    async def _keep(self, service: Object, component: str) -> None:
-        resource, wanted = child(service, component)
-        key = f"{objects.uid(service)}/{objects.name(wanted)}"
-        present = await self.ensure(resource, wanted)
-        if present is not None and self._made.get(key) != wanted:
-            await self.patch(resource, present, {"spec": wanted["spec"]})
-        self._made[key] = wanted
+    async def keep(self, owner: Object) -> None:
+        for component in ("engine", "decoder"):
+            if component not in objects.spec(owner):
+                continue
+            resource, wanted = child(owner, component)
+            key = f"{objects.uid(owner)}/{objects.name(wanted)}"
+            present = await self.ensure(resource, wanted)
+            if present is not None and self._made.get(key) != wanted:
+                await self.patch(resource, present, {"spec": wanted["spec"]})
+            self._made[key] = wanted
 
 
 def child(service: Object, component: str) -> tuple[Resource, Object]:

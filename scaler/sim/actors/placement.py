@@ -40,14 +40,20 @@ class Room:
                 self._take(objects.node_of(pod), pod)
 
     def place(self, pods: Sequence[Object], at_least: int) -> dict[str, str]:
-        """Pod name -> node name for as many of these pods as fit; for fewer than `at_least` none is taken."""
+        """Pod name -> node name for as many of these pods as fit; for fewer than `at_least` none is taken.
+
+        Each goes to the fullest node that still holds it.
+        """
         placed: list[tuple[str, Object]] = []
         unplaced = 0
         for pod in pods:
-            node = self._best(pod)
-            if node is not None:
-                self._take(node, pod)
-                placed.append((node, pod))
+            fitting = [name for name, node in self._nodes.items() if self._fits(name, node, pod)]
+            if fitting:
+                fullest = min(map(self._fullness, fitting))
+                equals = [name for name in fitting if self._fullness(name) == fullest]
+                name = self._tie.choice(equals) if self._tie else equals[0]
+                self._take(name, pod)
+                placed.append((name, pod))
                 continue
             unplaced += 1
             if len(pods) - unplaced < at_least:
@@ -62,13 +68,6 @@ class Room:
     def idle(self, resource: str) -> float:
         """What is free of a resource on all nodes that accept new pods."""
         return sum(self._free[name].get(resource, 0.0) for name, node in self._nodes.items() if accepts(node, None))
-
-    def _best(self, pod: Object) -> str | None:
-        """The fullest node that still holds the pod."""
-        fitting = [name for name, node in self._nodes.items() if self._fits(name, node, pod)]
-        fullest = min(map(self._fullness, fitting), default=None)
-        equals = [name for name in fitting if self._fullness(name) == fullest]
-        return None if not equals else self._tie.choice(equals) if self._tie else equals[0]
 
     def _fullness(self, name: str) -> tuple[float, float]:
         free = self._free[name]
@@ -111,7 +110,11 @@ def accepts(node: Object, pod: Object | None) -> bool:
     if pod is None:
         return True
     selector = {"matchLabels": objects.spec(pod).get("nodeSelector")}
-    return matches(selector, objects.labels_of(node)) and _has_affinity(node, pod) and _tolerated(node, pod)
+    if not matches(selector, objects.labels_of(node)) or not _has_affinity(node, pod):
+        return False
+    tolerations = objects.spec(pod).get("tolerations") or []
+    taints = [t for t in objects.spec(node).get("taints") or [] if t.get("effect") in {"NoSchedule", "NoExecute"}]
+    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
 def matches(selector: Object | None, labels: dict[str, str]) -> bool:
@@ -125,17 +128,13 @@ def matches(selector: Object | None, labels: dict[str, str]) -> bool:
 def _has_affinity(node: Object, pod: Object) -> bool:
     affinity = (objects.spec(pod).get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if not required:
-        return True
-    return any(_term(node, term) for term in required.get("nodeSelectorTerms") or [])
-
-
-def _term(node: Object, term: Object) -> bool:
     labels, fields = objects.labels_of(node), {"metadata.name": objects.name(node)}
-    expressions, by_field = term.get("matchExpressions") or [], term.get("matchFields") or []
-    if not expressions and not by_field:
-        return False  # an empty term selects no node
-    return all(_holds(e, labels) for e in expressions) and all(_holds(e, fields) for e in by_field)
+    for term in (required or {}).get("nodeSelectorTerms") or []:
+        expressions, by_field = term.get("matchExpressions") or [], term.get("matchFields") or []
+        met = all(_holds(e, labels) for e in expressions) and all(_holds(e, fields) for e in by_field)
+        if met and (expressions or by_field):  # an empty term selects no node
+            return True
+    return not required
 
 
 def _holds(expression: Object, labels: dict[str, str]) -> bool:
@@ -150,12 +149,6 @@ def _holds(expression: Object, labels: dict[str, str]) -> bool:
         "Lt": value is not None and objects.quantity(value) < bound,
     }
     return answers.get(expression.get("operator", ""), False)
-
-
-def _tolerated(node: Object, pod: Object) -> bool:
-    tolerations = objects.spec(pod).get("tolerations") or []
-    taints = [t for t in objects.spec(node).get("taints") or [] if t.get("effect") in {"NoSchedule", "NoExecute"}]
-    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:

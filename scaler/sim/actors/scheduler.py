@@ -15,18 +15,18 @@ import asyncio
 import hashlib
 import random
 from collections import defaultdict
-from collections.abc import Mapping
 
 from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, KubeApi, Object
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn, attempt, key_of, merge
+from scaler.sim.actors.controller import StandIn, key_of, merge
 from scaler.sim.actors.faulty_api import Curses, Never
 from scaler.sim.actors.placement import Room
 from scaler.sim.apiserver.kinds import BINDINGS
 
 SCHEDULERS = frozenset({"volcano", "default-scheduler", ""})
 _MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
+"""Annotation with which users say how many pods must start together."""
 
 
 class Gang:
@@ -40,11 +40,6 @@ class Gang:
         self.unbound = [pod for pod in self.pods if not objects.node_of(pod) and not objects.ended(pod)]
         self.min_member = _min_member(group)
         self.needed = max(needed, self.min_member)
-
-    @property
-    def complete(self) -> bool:
-        """All of the gang that must start together is there to be bound."""
-        return not self.terminating and len(self.pods) >= self.needed
 
     @property
     def keeps(self) -> dict[str, float]:
@@ -118,7 +113,7 @@ class GangScheduler(StandIn):
         """One session; after a write that failed, or was withheld, the next one does not wait for a change."""
         pods = self._pods()
         room = Room(self.mirror.all(NODES), pods, tie=self._tie)
-        good, self._withheld = True, False
+        self.failed = self._withheld = False
         gangs = self._gangs(pods)
         self._kept.clear()
         for gang in gangs:
@@ -129,14 +124,13 @@ class GangScheduler(StandIn):
             placement = self._allocate(gang, room, phase) if phase != "Pending" else {}
             targets = [(pod, placement[objects.name(pod)]) for pod in gang.unbound if objects.name(pod) in placement]
             bound = sum([await self._bind(pod, node) for pod, node in targets])
-            good &= bound == len(placement)
+            self.failed |= bound < len(placement)
             closing = gang.phase(bound)
             if (closing, phase) == ("Pending", "Inqueue"):
                 closing = phase
             if gang.group is not None and objects.status(gang.group).get("phase") != closing:
-                patch = {"status": {"phase": closing}}
-                good &= await attempt(merge(self.api, POD_GROUPS, gang.group, patch))
-        return None if good and not self._withheld else self._period
+                await self.attempt(merge(self.api, POD_GROUPS, gang.group, {"status": {"phase": closing}}))
+        return self._period if self.failed or self._withheld else None
 
     def _pods(self) -> list[Object]:
         """All pods, with the bindings of earlier sessions in place even where the watch lags behind."""
@@ -163,16 +157,13 @@ class GangScheduler(StandIn):
 
     def _grouped(self, group: Object, pods: list[Object]) -> Gang:
         """What MindCluster's plugin requires goes beyond the PodGroup where pods share it."""
-        stated = _stated(group, pods)
-        if stated is not None:
-            return Gang(group, pods, stated if _min_member(group) == 1 else 1)
+        for obj in (group, *sorted(pods, key=key_of)[:1]):  # users state it on the PodGroup, else on its first pod
+            stated = objects.annotations_of(obj).get(_MIN_AVAILABLE, "")
+            if stated.isascii() and stated.isdecimal():
+                return Gang(group, pods, int(stated) if _min_member(group) == 1 else 1)
         owner = objects.owner_uid(group)
-        replicas = [
-            int(objects.spec(replica_set).get("replicas") or 0)
-            for replica_set in self.mirror.all(REPLICA_SETS)
-            if objects.uid(replica_set) == owner
-        ]
-        return Gang(group, pods, max(replicas, default=1))
+        owners = [found for found in self.mirror.all(REPLICA_SETS) if objects.uid(found) == owner]
+        return Gang(group, pods, int(objects.spec(owners[0]).get("replicas") or 0) if owners else 1)
 
     def _order(self, gang: Gang) -> tuple[int, str, str, tuple[str, str]]:
         subject = gang.group or next(iter(gang.pods), None)
@@ -191,7 +182,10 @@ class GangScheduler(StandIn):
         phase = _phase(gang.group)
         if phase != "Pending" or self._withholds(Never.ENQUEUED, gang.group):
             return phase
-        if not _devices_idle(gang.group, room, self._kept):
+        needs = objects.spec(gang.group).get("minResources") or {}
+        devices = {name: objects.quantity(need) for name, need in needs.items() if "/" in name}
+        # the check of MindCluster's plugin: only idle NPUs count, less those that are kept for others
+        if any(room.idle(name) - self._kept.get(name, 0.0) < need for name, need in devices.items()):
             return phase
         self._keep_free(gang)
         return "Inqueue"
@@ -203,7 +197,8 @@ class GangScheduler(StandIn):
 
     def _allocate(self, gang: Gang, room: Room, phase: str) -> dict[str, str]:
         """Seats for as many as fit, if with those that sit already they are as many as must start together."""
-        if phase == "Completed" or not gang.complete or not gang.unbound:
+        complete = not gang.terminating and len(gang.pods) >= gang.needed
+        if phase == "Completed" or not complete or not gang.unbound:
             return {}
         bound = len(gang.pods) - len(gang.unbound)
         pods = [pod for pod in sorted(gang.unbound, key=key_of) if not self._withholds(Never.BOUND, pod)]
@@ -234,23 +229,6 @@ class GangScheduler(StandIn):
 
 def _min_member(group: Object | None) -> int:
     return int(objects.spec(group).get("minMember") or 1) if group else 1
-
-
-def _stated(group: Object, pods: list[Object]) -> int | None:
-    """The annotation with which users say what must start together: on the PodGroup, else on its first pod."""
-    for obj in (group, *sorted(pods, key=key_of)[:1]):
-        value = objects.annotations_of(obj).get(_MIN_AVAILABLE, "")
-        if value.isascii() and value.isdecimal():
-            return int(value)
-    return None
-
-
-def _devices_idle(group: Object, room: Room, kept: Mapping[str, float]) -> bool:
-    """The enqueue check of MindCluster's plugin: only idle NPUs count, less those that are kept for others."""
-    needs = objects.spec(group).get("minResources") or {}
-    return all(
-        room.idle(name) - kept.get(name, 0.0) >= objects.quantity(need) for name, need in needs.items() if "/" in name
-    )
 
 
 def _phase(group: Object) -> str:

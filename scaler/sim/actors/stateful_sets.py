@@ -31,26 +31,27 @@ class Replicas(msgspec.Struct, frozen=True):
 class StatefulSets(Controller):
     """Follows all StatefulSets and their pods. `counts_unavailable`: as since Kubernetes 1.35."""
 
+    follows = (STATEFUL_SETS, PODS)
+
     def __init__(self, api: KubeApi, *, counts_unavailable: bool = False) -> None:
-        super().__init__(api, STATEFUL_SETS, PODS)
+        super().__init__(api)
         self._doomed = within_budget if counts_unavailable else next_outdated
         self._templates: dict[str, Object] = {}
         """Revision -> pod template."""
 
-    async def reconcile(self) -> None:
-        for stateful_set in self.living(STATEFUL_SETS):
-            await self._keep(stateful_set, _replicas(stateful_set, self.mirror.owned(PODS, stateful_set)))
-
-    async def _keep(self, stateful_set: Object, replicas: Replicas) -> None:
-        update = revision_of(stateful_set)
-        self._templates.setdefault(update, copy.deepcopy(objects.spec(stateful_set).get("template") or {}))
-        await self.status(STATEFUL_SETS, stateful_set, _status(stateful_set, replicas, update))
-        in_order = objects.spec(stateful_set).get("podManagementPolicy", "OrderedReady") == "OrderedReady"
-        if await self._fill(stateful_set, replicas, update, in_order=in_order):
+    async def keep(self, owner: Object) -> None:
+        replicas, update = _replicas(owner, self.mirror.owned(PODS, owner)), revision_of(owner)
+        self._templates.setdefault(update, copy.deepcopy(objects.spec(owner).get("template") or {}))
+        await self.status(STATEFUL_SETS, owner, _status(owner, replicas, update))
+        in_order = objects.spec(owner).get("podManagementPolicy", "OrderedReady") == "OrderedReady"
+        if await self._fill(owner, replicas, update, in_order=in_order):
             return
-        if await self._shrink(replicas, in_order=in_order):
-            return
-        for pod in self._doomed(stateful_set, replicas, update):
+        for _, pod in sorted(replicas.condemned.items(), reverse=True):
+            if not objects.terminating(pod):
+                await self.delete(PODS, pod)
+            if in_order:
+                return
+        for pod in self._doomed(owner, replicas, update):
             await self.delete(PODS, pod)
 
     async def _fill(self, stateful_set: Object, replicas: Replicas, update: str, *, in_order: bool) -> bool:
@@ -61,15 +62,6 @@ class StatefulSets(Controller):
             elif objects.ended(pod) and not objects.terminating(pod):
                 await self.delete(PODS, pod)
             if in_order and (pod is None or not making.ready(pod)):
-                return True
-        return False
-
-    async def _shrink(self, replicas: Replicas, *, in_order: bool) -> bool:
-        """Deletes what is too many, the highest first; True while those in order have to wait."""
-        for _, pod in sorted(replicas.condemned.items(), reverse=True):
-            if not objects.terminating(pod):
-                await self.delete(PODS, pod)
-            if in_order:
                 return True
         return False
 

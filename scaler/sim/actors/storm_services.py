@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, KubeApi, Object, Resource
+from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, Object, Resource
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.controller import Controller
 from scaler.sim.actors.making import add_environment, shortened
@@ -34,8 +34,7 @@ _REVISION = "storm-service-revision"
 class StormServices(Controller):
     """All three controllers, as AIBrix runs them in one process."""
 
-    def __init__(self, api: KubeApi) -> None:
-        super().__init__(api, STORM_SERVICES, ROLE_SETS, POD_SETS, PODS, POD_GROUPS)
+    follows = (STORM_SERVICES, ROLE_SETS, POD_SETS, PODS, POD_GROUPS)
 
     async def reconcile(self) -> None:
         for storm in self.living(STORM_SERVICES):
@@ -46,23 +45,20 @@ class StormServices(Controller):
         for pod_set in self.living(POD_SETS):
             await self._keep_pod_set(pod_set, self.mirror.owned(PODS, pod_set))
 
-    # StormService -> RoleSets
-
     async def _keep_storm(self, storm: Object) -> None:
         own = [found for found in self.mirror.owned(ROLE_SETS, storm) if not objects.terminating(found)]
-        own.sort(key=_role_set_index)
+        indices = {objects.uid(found): int(objects.annotations_of(found).get(ROLE_SET_INDEX) or 0) for found in own}
+        own.sort(key=lambda found: indices[objects.uid(found)])
         wanted = making.number(storm)
         for index in range(len(own), wanted):
             await self.create(ROLE_SETS, _role_set(storm, index))
         for surplus in own[wanted:]:
             await self.delete(ROLE_SETS, surplus)
         for found in own[:wanted]:
-            body = _role_set(storm, _role_set_index(found))
+            body = _role_set(storm, indices[objects.uid(found)])
             if objects.spec(found) != body["spec"]:
                 await self.renew(ROLE_SETS, found, body)
         await self.status(STORM_SERVICES, storm, {"replicas": len(own)})
-
-    # RoleSet -> pods or PodSets
 
     async def _keep_role_set(self, role_set: Object, members: list[Object]) -> None:
         await self._keep_pod_group(role_set, ROLE_SETS)
@@ -79,9 +75,7 @@ class StormServices(Controller):
     async def _apply(self, role_set: Object, role: Object, members: list[Object], *, update: bool) -> bool:
         """One step of scaling, or of an update; False when there was nothing to do."""
         numbered = bool(role.get("stateful")) or group_size(role) > 1
-        scale, roll = scale_stateless, roll_stateless
-        if numbered:
-            scale, roll = scale_stateful, roll_stateful
+        scale, roll = (scale_stateful, roll_stateful) if numbered else (scale_stateless, roll_stateless)
         own = _of(role, members)
         change = (roll if update else scale)(_role(role), [_member_of(member) for member in own])
         resource, make = (POD_SETS, _pod_set) if group_size(role) > 1 else (PODS, _pod)
@@ -98,8 +92,6 @@ class StormServices(Controller):
         if wanted is not None:
             group = making.body_of(POD_GROUPS, objects.name(owner), owner, resource, spec=wanted)
             await self.ensure(POD_GROUPS, group)
-
-    # PodSet -> pods
 
     async def _keep_pod_set(self, pod_set: Object, pods: list[Object]) -> None:
         await self._keep_pod_group(pod_set, POD_SETS)
@@ -134,11 +126,8 @@ def _role(role: Object) -> Role:
 
 
 def _of(role: Object, members: Iterable[Object]) -> list[Object]:
-    return [
-        member
-        for member in members
-        if objects.labels_of(member).get(ROLE) == role.get("name") and _whole(member) == (group_size(role) > 1)
-    ]
+    named = [member for member in members if objects.labels_of(member).get(ROLE) == role.get("name")]
+    return [member for member in named if _whole(member) == (group_size(role) > 1)]
 
 
 def _whole(member: Object) -> bool:
@@ -147,14 +136,14 @@ def _whole(member: Object) -> bool:
 
 
 def _member_of(obj: Object) -> Member:
-    slot, phase, gone = objects.annotations_of(obj).get(REPLICA_INDEX, ""), objects.phase(obj), objects.terminating(obj)
+    slot = objects.annotations_of(obj).get(REPLICA_INDEX, "")
     return Member(
         name=objects.name(obj),
         slot=int(slot) if slot.isdecimal() else None,
         hash=objects.labels_of(obj).get(TEMPLATE_HASH, ""),
-        ready=phase == "Ready" if _whole(obj) else making.ready(obj),
-        active=not gone and not objects.ended(obj),
-        terminating=gone,
+        ready=objects.phase(obj) == "Ready" if _whole(obj) else making.ready(obj),
+        active=making.active(obj),
+        terminating=objects.terminating(obj),
     )
 
 
@@ -165,10 +154,6 @@ def _hash(role: Object) -> str:
 def _volcano(spec: Object) -> Object | None:
     found: Object | None = (spec.get("schedulingStrategy") or {}).get("volcanoSchedulingStrategy")
     return found
-
-
-def _role_set_index(role_set: Object) -> int:
-    return int(objects.annotations_of(role_set).get(ROLE_SET_INDEX) or 0)
 
 
 def _role_set(storm: Object, index: int) -> Object:

@@ -24,9 +24,12 @@ RETRY_COUNT = "volcano.sh/job-retry-count"
 TASK = "volcano.sh/task-spec"
 TASK_INDEX = "volcano.sh/task-index"
 QUEUE = "volcano.sh/queue-name"
-_MAX_RETRY = 3
 _OVER = frozenset({"Aborted", "Terminated", "Completed", "Failed"})
-_ENDS = {"AbortJob": "Aborted", "TerminateJob": "Terminated", "CompleteJob": "Completed"}
+_ENDING = {
+    "AbortJob": "Aborted", "TerminateJob": "Terminated", "CompleteJob": "Completed",
+    **dict.fromkeys(("RestartJob", "RestartTask", "RestartPod"), "Restarting"),
+}  # fmt: skip
+"""Action that deletes pods -> the phase of the job afterwards."""
 
 
 class PodEvent(msgspec.Struct, frozen=True):
@@ -40,22 +43,24 @@ class PodEvent(msgspec.Struct, frozen=True):
 class VolcanoJobs(Controller):
     """Follows all Volcano Jobs with their pods and PodGroups."""
 
+    follows = (VOLCANO_JOBS, PODS, POD_GROUPS)
+
     def __init__(self, api: KubeApi) -> None:
-        super().__init__(api, VOLCANO_JOBS, PODS, POD_GROUPS)
+        super().__init__(api)
         self._alive: dict[str, Object] = {}
         """Pod uid -> the pod as it was last seen alive."""
 
     async def reconcile(self) -> None:
         events = self._events()
         for job in self.living(VOLCANO_JOBS):
-            await self._keep(job, self.mirror.owned(PODS, job), events.get(objects.uid(job), []))
+            await self._keep_job(job, self.mirror.owned(PODS, job), events[objects.uid(job)])
 
-    def _events(self) -> dict[str, list[PodEvent]]:
+    def _events(self) -> defaultdict[str, list[PodEvent]]:
         """By job, what happened to pods of its present version since the last round."""
         of_jobs = [pod for pod in self.mirror.all(PODS) if objects.owner_kind(pod) == VOLCANO_JOBS.kind]
         present = {objects.uid(pod): pod for pod in of_jobs if JOB_NAME in objects.labels_of(pod)}
         versions = {objects.uid(job): _version(job) for job in self.mirror.all(VOLCANO_JOBS)}
-        events: dict[str, list[PodEvent]] = defaultdict(list)
+        events = defaultdict[str, list[PodEvent]](list)
         for uid, before in self._alive.items():
             now, owner = present.get(uid), objects.owner_uid(before)
             failed = now is not None and objects.phase(now) == "Failed"
@@ -66,39 +71,32 @@ class VolcanoJobs(Controller):
         self._alive = {uid: pod for uid, pod in present.items() if making.active(pod)}
         return events
 
-    async def _keep(self, job: Object, pods: list[Object], events: list[PodEvent]) -> None:
+    async def _keep_job(self, job: Object, pods: list[Object], events: list[PodEvent]) -> None:
         phase = phase_of(job)
+        ending = [(event, action) for event in events if (action := action_for(job, event)) in _ENDING]
         if phase in _OVER:
             return
         if phase == "Restarting":
-            await self._restart(job, pods)
-            return
-        for event in events:
-            action = action_for(job, event)
-            if action in _ENDS or action.startswith("Restart"):
-                await self._kill(job, pods, action, event)
-                return
-        await self._sync(job, pods)
+            # pods of earlier versions have to be gone before the job begins anew
+            if int(objects.status(job).get("retryCount") or 0) >= making.number(job, "maxRetry", 3):
+                await self.status(VOLCANO_JOBS, job, {"state": {"phase": "Failed"}})
+            elif not any(objects.terminating(pod) for pod in pods):
+                await self.status(VOLCANO_JOBS, job, {"state": {"phase": "Pending"}})
+        elif ending:
+            await self._kill(job, pods, *ending[0])
+        else:
+            await self._sync(job, pods)
 
-    async def _kill(self, job: Object, pods: list[Object], action: str, why: PodEvent) -> None:
+    async def _kill(self, job: Object, pods: list[Object], why: PodEvent, action: str) -> None:
         """Raises the version first, so that the deletions that follow are no events."""
-        status = objects.status(job)
-        ending = _ENDS.get(action)
-        after: Object = {"state": {"phase": ending or "Restarting"}, "version": int(_version(job)) + 1}
-        if ending is None:
-            after["retryCount"] = int(status.get("retryCount") or 0) + 1
+        after: Object = {"state": {"phase": _ENDING[action]}, "version": int(_version(job)) + 1}
+        if _ENDING[action] == "Restarting":
+            after["retryCount"] = int(objects.status(job).get("retryCount") or 0) + 1
         await self.status(VOLCANO_JOBS, job, after)
         for pod in pods:
             hit = {"RestartTask": _note(pod, TASK) == why.task, "RestartPod": objects.name(pod) == why.pod}
             if hit.get(action, True) and not objects.terminating(pod):
                 await self.delete(PODS, pod)
-
-    async def _restart(self, job: Object, pods: list[Object]) -> None:
-        """Pods of earlier versions have to be gone before the job begins anew."""
-        if int(objects.status(job).get("retryCount") or 0) >= making.number(job, "maxRetry", _MAX_RETRY):
-            await self.status(VOLCANO_JOBS, job, {"state": {"phase": "Failed"}})
-        elif not any(objects.terminating(pod) for pod in pods):
-            await self.status(VOLCANO_JOBS, job, {"state": {"phase": "Pending"}})
 
     async def _sync(self, job: Object, pods: list[Object]) -> None:
         group = self.mirror.get(POD_GROUPS, objects.namespace(job), group_name(job))
@@ -186,40 +184,35 @@ def _status(job: Object, pods: list[Object]) -> Object:
         phase.lower(): sum(objects.phase(pod) == phase for pod in living)
         for phase in ("Pending", "Running", "Succeeded", "Failed")
     }
-    return {
-        **counts,
-        "terminating": len(pods) - len(living),
-        "minAvailable": least(job),
-        "version": int(_version(job)),
-        "state": {"phase": _next_phase(job, counts)},
-    }
-
-
-def _next_phase(job: Object, counts: dict[str, int]) -> str:
     ended, total = counts["succeeded"] + counts["failed"], sum(_size(task) for task in tasks_of(job))
+    phase = "Running" if counts["running"] + ended >= least(job) else phase_of(job)
     if total and ended == total:
-        return "Completed" if counts["succeeded"] >= least(job) else "Failed"
-    return "Running" if counts["running"] + ended >= least(job) else phase_of(job)
+        phase = "Completed" if counts["succeeded"] >= least(job) else "Failed"
+    return {
+        **counts, "terminating": len(pods) - len(living), "minAvailable": least(job), "version": int(_version(job)),
+        "state": {"phase": phase},
+    }  # fmt: skip
 
 
 _MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
-_QUEUE_OF_PODS = "scheduling.volcano.sh/queue-name"
-_INHERITED = "volcano.sh/"
 _WITH_REPLICAS: dict[str, Resource] = {resource.kind: resource for resource in (REPLICA_SETS, STATEFUL_SETS)}
 
 
 class PodGroups(Controller):
-    """Follows the pods that Volcano schedules."""
+    """Follows the pods that Volcano schedules. The PodGroup of an owner that was scaled to nothing goes."""
 
-    def __init__(self, api: KubeApi) -> None:
-        super().__init__(api, PODS, POD_GROUPS, REPLICA_SETS, STATEFUL_SETS)
+    follows = (PODS, POD_GROUPS, REPLICA_SETS, STATEFUL_SETS)
 
     async def reconcile(self) -> None:
         for pod in self.mirror.all(PODS):
             named = objects.GROUP_NAME in objects.annotations_of(pod)
             if not named and objects.spec(pod).get("schedulerName") == "volcano":
                 await self._group(pod)
-        await self._drop_unused()
+        owners = [owner for resource in _WITH_REPLICAS.values() for owner in self.mirror.all(resource)]
+        idle = {objects.uid(owner) for owner in owners if objects.spec(owner).get("replicas") == 0}
+        for group in self.mirror.all(POD_GROUPS):
+            if objects.owner_uid(group) in idle and objects.name(group) == f"podgroup-{objects.owner_uid(group)}":
+                await self.delete(POD_GROUPS, group)
 
     async def _group(self, pod: Object) -> None:
         name = f"podgroup-{objects.owner_uid(pod) or objects.uid(pod)}"
@@ -233,22 +226,14 @@ class PodGroups(Controller):
             await self.patch(POD_GROUPS, found, {"spec": body["spec"]})
         await self.patch(PODS, pod, {"metadata": {"annotations": {objects.GROUP_NAME: name}}})
 
-    async def _drop_unused(self) -> None:
-        """The PodGroup of an owner that was scaled to nothing goes."""
-        owners = [owner for resource in _WITH_REPLICAS.values() for owner in self.mirror.all(resource)]
-        idle = {objects.uid(owner) for owner in owners if objects.spec(owner).get("replicas") == 0}
-        for group in self.mirror.all(POD_GROUPS):
-            if objects.owner_uid(group) in idle and objects.name(group) == f"podgroup-{objects.owner_uid(group)}":
-                await self.delete(POD_GROUPS, group)
-
 
 def _group_of_pod(pod: Object, owner: Object | None, name: str) -> Object:
     inherited = objects.annotations_of(owner or {})
     least = inherited.get(_MIN_MEMBER, "1")
     body = making.pod_group(
-        name, pod, PODS, [pod], annotations={k: v for k, v in inherited.items() if k.startswith(_INHERITED)},
+        name, pod, PODS, [pod], annotations={k: v for k, v in inherited.items() if k.startswith("volcano.sh/")},
         minMember=int(least) if least.isdecimal() else 1,
-        queue=objects.annotations_of(pod).get(_QUEUE_OF_PODS, "default"),
+        queue=objects.annotations_of(pod).get("scheduling.volcano.sh/queue-name", "default"),
         priorityClassName=objects.spec(pod).get("priorityClassName") or None,
     )  # fmt: skip
     body["metadata"]["ownerReferences"] = pod["metadata"].get("ownerReferences") or [making.reference(pod, PODS)]
