@@ -18,7 +18,7 @@ from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, KubeApi
 from scaler.kube.client import connect
 from scaler.kube.errors import AlreadyExistsError, KubeError
-from scaler.sim.actors.collector import WATCHED, GarbageCollector
+from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.apiserver.reading import Watch

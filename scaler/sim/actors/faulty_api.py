@@ -139,7 +139,8 @@ class FaultyApi(KubeApi):
     async def list(self, *args: Any, **options: Any) -> Page[Any]:
         if fault := self._fault():
             raise fault
-        return await self._api.list(*args, **options)
+        page: Page[Any] = await self._api.list(*args, **options)
+        return page
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Any:
         if fault := self._fault():
