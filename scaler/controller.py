@@ -227,7 +227,7 @@ class Controller:
         self._metrics.service_gone(key)
         self._reporter.service_gone(key)
         self._queue.forget(key)
-        if key.rule and not self._cache.rule_is_named(key.namespace, key.rule):
+        if key.rule and not self._cache.services_of(key.namespace, key.rule):
             self._state.rules.forget(key.namespace, key.rule)
             self._reporter.rule_gone(RuleKey(key.namespace, key.rule))
 

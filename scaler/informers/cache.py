@@ -9,7 +9,7 @@ the cluster.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import chain
 
 import msgspec
@@ -45,7 +45,7 @@ OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 class Cache:
     """The stores, and the indexes between them. What changes is published; `now` gives seconds since the epoch.
 
-    `operator_namespace`: where Ascend Operator is. Whoever may make Deployments elsewhere must not stop anybody's pods.
+    `operator_namespace`: where Ascend Operator is. A Deployment elsewhere must not stop the pods of others.
     """
 
     def __init__(self, changes: Changes, now: Callable[[], float], operator_namespace: str = "mindx-dl") -> None:
@@ -67,12 +67,12 @@ class Cache:
         self.priorities: Store[PriorityRecord] = Store(self._on_priority)
         self.elastic_services = ElasticServices(self._publish)
         self.last_bind = 0.0
-        """When a pod of anybody was last seen to become bound; 0.0 = never."""
+        """When any pod was last seen to become bound; 0.0 = never."""
         self.owners = Owners(self._on_owner)
         self.job_instances = JobInstances()
         """The instances that are jobs."""
         self.pod_instances = PodInstances()
-        """The instances that pods tell of themselves."""
+        """The instances that only pods name."""
         self.refusals = Refusals(self._on_refused, now)
         """What cannot be read."""
         self.makes_pods = True
@@ -92,7 +92,7 @@ class Cache:
     # reading
 
     def service_keys(self) -> list[ServiceKey]:
-        """Everything to decide about. Jobs that name no rule are somebody else's where their pods are."""
+        """Everything to decide about. Jobs that name no rule belong to whatever makes their pods."""
         keys = {*self.job_instances.services(), *self.pod_instances.services()}
         return sorted(key for key in keys if key.rule or self.makes_pods)
 
@@ -102,19 +102,15 @@ class Cache:
 
     def instance_uids(self, key: ServiceKey) -> list[str]:
         """The instances of a service in a fixed order."""
-        jobs = [job.uid for job in self.jobs_of(key)] if key.rule or self.makes_pods else []
-        return [*jobs, *sorted(self.pod_instances.of_service(key))]
-
-    def jobs_of(self, key: ServiceKey) -> list[JobRecord]:
-        """The jobs of a service in a fixed order."""
-        return self.job_instances.of_service(key)
+        jobs = self.job_instances.of_service(key) if key.rule or self.makes_pods else []
+        return [*(job.uid for job in jobs), *sorted(self.pod_instances.of_service(key))]
 
     def job(self, uid: str) -> JobRecord | None:
         return self.job_instances.by_uid.get(uid)
 
     def pods_of(self, uid: str) -> Mapping[str, PodRecord]:
-        """The pods of this instance by name: those that its job controls, or that tell so themselves."""
-        job = self.job_instances.by_uid.get(uid)
+        """The pods of this instance by name: those that its job controls, or whose labels name it."""
+        job = self.job(uid)
         return self.pod_instances.pods_of(uid) if job is None else self._pods_by_owner.get((job.namespace, uid), {})
 
     def retries_left(self, namespace: str, pod_group: str) -> int | None:
@@ -124,8 +120,8 @@ class Cache:
         return counts.get(f"{namespace}/{pod_group}") if counts else None
 
     def labels_when_admitted(self, uid: str) -> Labels:
-        """The labels of this instance when it was admitted; none when nobody has kept them."""
-        job = self.job_instances.by_uid.get(uid)
+        """The labels of this instance when it was admitted; none where nothing has kept them."""
+        job = self.job(uid)
         if job is None:
             return self.pod_instances.labels_when_made(uid)
         group = self.pod_groups.get(job.namespace, job.job.pod_group)
@@ -133,14 +129,15 @@ class Cache:
 
     def services_on(self, node: str) -> set[ServiceKey]:
         """The services with pods on this node."""
-        uids = self._instances_by_node.get(node, ())
-        jobs = {job.job.key for uid in uids if (job := self.job_instances.by_uid.get(uid)) is not None}
-        members = (self.pod_instances.membership_of(uid) for uid in uids)
-        return jobs | {membership.key for membership in members if membership is not None}
+        found = map(self._service_of, self._instances_by_node.get(node, ()))
+        return {key for key in found if key is not None}
 
-    def rule_is_named(self, namespace: str, rule: str) -> bool:
-        """Whether some job or pod names the rule."""
-        return bool(self.services_of(namespace, rule))
+    def _service_of(self, uid: str) -> ServiceKey | None:
+        """None for what is no instance of ours: a training job, whose pods come and go."""
+        job, membership = self.job(uid), self.pod_instances.membership_of(uid)
+        if job is not None:
+            return job.job.key
+        return membership.key if membership is not None else None
 
     def services_of(self, namespace: str, rule: str) -> Collection[ServiceKey]:
         """The services that name this rule."""
@@ -148,8 +145,7 @@ class Cache:
 
     def services_within(self, namespace: str) -> list[ServiceKey]:
         """Those of one namespace that name a rule."""
-        rules = self._services_by_rule.get(namespace, {})
-        return sorted(chain.from_iterable(rules.values()))
+        return sorted(chain.from_iterable(self._services_by_rule.get(namespace, {}).values()))
 
     def ascend_operator(self) -> str:
         """`namespace/name` of the Ascend Operator that has replicas, "" when there is none."""
@@ -173,7 +169,7 @@ class Cache:
                 self.mark(uid)
 
     def set_rules(self, knows_rule: Callable[[str, str], bool]) -> None:
-        """Whom to ask whether there is a rule of this namespace and name, or ever was."""
+        """`knows_rule(namespace, name)`: whether there is such a rule, or ever was."""
         self._knows_rule = knows_rule
 
     def set_sees_nodes(self, *, sees_nodes: bool) -> None:
@@ -184,15 +180,13 @@ class Cache:
                 self.mark(uid)
 
     def mark(self, uid: str) -> None:
-        """Something about this instance changed: whatever was made of it is made anew, and its service is looked at.
-        Nothing for what is no instance of ours: a training job, whose pods come and go."""
-        job, membership = self.job_instances.by_uid.get(uid), self.pod_instances.membership_of(uid)
-        if job is not None or membership is not None:
-            key = job.job.key if job is not None else membership.key if membership is not None else None
+        """Something about this instance changed: whatever was made of it is made anew, and its service is looked at."""
+        key = self._service_of(uid)
+        if key is not None:
             self._publish(InstanceChanged(uid, key))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
-        before = self.job_instances.by_uid.get(old.uid) if old is not None else None
+        before = self.job(old.uid) if old is not None else None
         if before is not None:
             self.job_instances.remove(before)
             self._forget_service(before.job.key)
@@ -218,7 +212,7 @@ class Cache:
 
     def _place_again(self, uid: str) -> None:
         """What is known beside the job itself of where it belongs has changed."""
-        known = self.job_instances.by_uid.get(uid)
+        known = self.job(uid)
         if known is not None:
             store = self.jobs if known.kind == "AscendJob" else self.volcano_jobs
             job = store.get(known.namespace, known.name)
@@ -251,7 +245,7 @@ class Cache:
             self._index_pod(record, exists=record is new)
             for uid in {record.owner_uid, self.job_instances.of_name(record)} - {""}:
                 self.mark(uid)
-        if (old is not None and old.governed is not None) or (new is not None and new.governed is not None):
+        if any(record is not None and record.governed is not None for record in (old, new)):
             self._on_governed(old, new)
 
     def _is_bind(self, old: PodRecord | None, new: PodRecord) -> bool:
@@ -278,7 +272,7 @@ class Cache:
                 self._on_revision(record)
 
     def _on_revision(self, record: PodRecord | None) -> None:
-        """A pod came or went: where no owner tells the newest revision, the pods of all its maker's instances do."""
+        """A pod came or went: where no owner says the newest revision, the pods of all its maker's instances do."""
         said = membership_in(record)
         if said is None or not said.maker or self.owners.newest_revision(said.maker):
             return
@@ -287,13 +281,10 @@ class Cache:
             for uid in sorted(others):
                 self._publish(InstanceChanged(uid, None))
 
-    def _on_owner(self, names: Iterable[OwnerName], maker: str) -> None:
-        """What instances ask for size, age or newest revision has changed."""
-        if self._operator in names:
-            asking = set(self.job_instances.by_uid)
-        else:
-            asking = {uid for name in names for uid in self.pod_instances.of_owner(name)}
-        for uid in sorted(asking.union(self.pod_instances.of_maker(maker) if maker else ())):
+    def _on_owner(self, name: OwnerName, maker: str) -> None:
+        """What says size, age or newest revision of instances has changed."""
+        described = self.job_instances.by_uid if name == self._operator else self.pod_instances.of_owner(name)
+        for uid in sorted({*described, *(self.pod_instances.of_maker(maker) if maker else ())}):
             self.mark(uid)
 
     def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
@@ -307,20 +298,17 @@ class Cache:
                     del self._pods_by_owner[owner]
         instance = record.owner_uid or instance_of(record)
         if instance and record.node:
-            self._index_node(record.node, instance, 1 if exists else -1)
-
-    def _index_node(self, node: str, instance: str, change: int) -> None:
-        counts = self._instances_by_node[node]
-        counts[instance] = counts.get(instance, 0) + change
-        if counts[instance] <= 0:
-            del counts[instance]
-        if not counts:
-            del self._instances_by_node[node]
+            counts = self._instances_by_node[record.node]
+            counts[instance] = counts.get(instance, 0) + (1 if exists else -1)
+            if counts[instance] <= 0:
+                del counts[instance]
+            if not counts:
+                del self._instances_by_node[record.node]
 
     def _on_budget(self, old: BudgetRecord | None, new: BudgetRecord | None) -> None:
-        record = new or old
-        if record is not None and not (old and new and (old.uid, old.selector) == (new.uid, new.selector)):
-            self._publish(BudgetsChanged(record.namespace))  # its status changes with every pod
+        if old is None or new is None or (old.uid, old.selector) != (new.uid, new.selector):
+            namespace = (new or old).namespace  # type: ignore[union-attr]  # a change has at least one side
+            self._publish(BudgetsChanged(namespace))  # its status changes with every pod
 
     def _on_owned(self, old: OwnedRecord | None, new: OwnedRecord | None) -> None:
         """A Service has the name of its leader pod, and a job may wait for one of another owner to go."""
@@ -358,15 +346,15 @@ class Cache:
             self.mark(uid)
 
     def _on_report(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
-        for record in (old,) if new is None else (new,):
-            if record is not None:
-                self.faults.apply(record.namespace, record.name, new.faults if new else None)
+        record = new or old
+        if record is not None:
+            self.faults.apply(record.namespace, record.name, new.faults if new else None)
 
     def _on_config_map(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
         record = new or old
         if record is None:
             return
-        self._on_report(old, new)
+        self.faults.apply(record.namespace, record.name, new.faults if new else None)
         if new is None and record.own:
             self._publish(OwnConfigMapGone(record.namespace, record.own))
         for key in sorted(self.services_of(record.namespace, record.name)):
@@ -374,7 +362,8 @@ class Cache:
         for uid in sorted(self.job_instances.mislabelled) if old is None else ():
             self._place_again(uid)
         if record.retries is not None:
-            self._on_retries((old.retries if old else None) or {}, (new.retries if new else None) or {})
+            before, after = (old.retries if old else None) or {}, (new.retries if new else None) or {}
+            self._on_retries({name for name in before.keys() | after.keys() if before.get(name) != after.get(name)})
         job_name = record.name.removeprefix(RANK_TABLE_PREFIX) if record.table_map else ""
         job = self.jobs.get(record.namespace, job_name) if job_name else None
         if job is not None:
@@ -385,9 +374,8 @@ class Cache:
         for key in sorted(self.services_of(change.namespace, change.rule)):
             self._publish(RuleChanged(key))
 
-    def _on_retries(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
-        """Volcano counted a retry of some job, or all of them anew after a restart."""
+    def _on_retries(self, changed: Collection[str]) -> None:
+        """Volcano counted a retry of these jobs, or all of them anew after a restart."""
         for uid, record in list(self.job_instances.by_uid.items()):
-            name = f"{record.namespace}/{record.job.pod_group}"
-            if before.get(name) != after.get(name):
+            if f"{record.namespace}/{record.job.pod_group}" in changed:
                 self.mark(uid)

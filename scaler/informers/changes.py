@@ -1,6 +1,6 @@
 """What informers say has changed: frozen values, published in the order in which things were seen.
 
-`App._subscribe` lists who hears of what. `RoomChanged` follows from others and is published by `state.cluster`.
+`App._subscribe` lists the subscribers. `RoomChanged` follows from others and is published by `state.cluster`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RuleChanged(Change, frozen=True):
 
 
 class PodChanged(Change, frozen=True):
-    """A pod of anybody came (`old` is None), changed, or went (`new` is None)."""
+    """A pod, ours or not, came (`old` is None), changed, or went (`new` is None)."""
 
     old: PodRecord | None
     new: PodRecord | None
@@ -74,7 +74,7 @@ class ObjectRefused(Change, frozen=True):
 
 
 class OwnConfigMapGone(Change, frozen=True):
-    """A ConfigMap that the scaler keeps is gone, whoever deleted it. `content` is what it was."""
+    """A ConfigMap that the scaler keeps is gone. `content` is what it was."""
 
     namespace: str
     content: Object
@@ -102,6 +102,6 @@ class Changes:
         self._subscribers.setdefault(kind, []).append(subscriber)
 
     def publish(self, change: Change) -> None:
-        """Tell everybody who subscribed to this type of change."""
+        """Call the subscribers of this type of change."""
         for subscriber in self._subscribers.get(type(change), ()):
             subscriber(change)

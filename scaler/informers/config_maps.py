@@ -39,7 +39,7 @@ MOST_ANNOTATIONS, LONGEST_ANNOTATION = 16, 256
 MOST_LAST_VALID = 128 * 1024
 """Bytes of a last valid document as it is stored, compressed: five times what a rule of MAX_BYTES has."""
 _NOTHING: dict[str, str] = {}
-"""Of most ConfigMaps, and so one for all; nobody writes into it."""
+"""Of most ConfigMaps, and so one for all; nothing writes into it."""
 _shared = sharing(1024)
 """Names of keys: most ConfigMaps have the same few."""
 MOST_COMPARED = 256 * 1024
@@ -72,7 +72,7 @@ class RankTableMap(msgspec.Struct, frozen=True, gc=False):
     version: str = ""
     immutable: bool = False
     binary: bool = False
-    """`hccl.json` stands in binaryData, where nobody reads it and where it forbids a text of that name."""
+    """`hccl.json` stands in binaryData, where nothing reads it and where it forbids a text of that name."""
     controller: str = ""
     """`Kind name` of its controlling owner, "" without one."""
     controller_uid: str = ""
@@ -94,8 +94,8 @@ class ConfigMapRecord(msgspec.Struct, frozen=True, gc=False):
     data: dict[str, str]
     annotations: dict[str, str]
     own: Object | None
-    """When it is one of the scaler's: as metadata the rule that it is about; the last valid document only where nobody
-    but the scaler writes."""
+    """When it is one of the scaler's: as metadata the rule that it is about; the last valid document only where the
+    scaler alone writes."""
     oversize: int = 0
     """Bytes of a document that is too large to be a rule, which is not kept then."""
     table_map: RankTableMap | None = None
@@ -144,7 +144,7 @@ def _ours(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def _own(cm: ConfigMapObject, home: str) -> Object | None:
-    """Whoever may write elsewhere could write anything into it: that is never read."""
+    """What stands elsewhere may be written by tenants, and is never read."""
     meta = cm.metadata
     rule = meta.annotations.get(KEPT_FOR_ANNOTATION, "")
     ours = meta.labels.get(MANAGED_BY_LABEL) == MANAGED_BY and KEPT_FOR_LABEL in meta.labels
@@ -183,7 +183,7 @@ def _table_map(cm: ConfigMapObject, *, whole: bool = False) -> RankTableMap:
         uid=meta.uid,
         resource_version=meta.resource_version,
         text=text if whole else None,
-        **told(text),
+        **content_of(text),
         version=cm.data.get(RANK_TABLE_VERSION_KEY, "")[:LONGEST_ANNOTATION],
         immutable=bool(cm.immutable),
         binary=RANK_TABLE_KEY in cm.binary_data,
@@ -194,7 +194,7 @@ def _table_map(cm: ConfigMapObject, *, whole: bool = False) -> RankTableMap:
     )
 
 
-def told(text: str | None) -> dict[str, Any]:
+def content_of(text: str | None) -> dict[str, Any]:
     """What a RankTableMap keeps of the text of `hccl.json`."""
     if text is None:
         return {}

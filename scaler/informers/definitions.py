@@ -1,7 +1,6 @@
-"""Kinds that are not installed: wait for their definition instead of asking for their objects again and again.
+"""Kinds that are not installed: wait for their definition instead of listing their objects again and again.
 
-Needs the right to list and watch customresourcedefinitions by these names. Without it there is nothing to wait for,
-and the caller's own pauses are all. It decides nothing.
+Needs the right to list and watch customresourcedefinitions by these names; without it the caller's own pauses are all.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ async def definition_changed(api: KubeApi, resource: Resource, seconds: int, on_
     """Whether something has happened to the definition of `resource`, or `seconds` have passed. False at once when that
     cannot be waited for, and when the resource is defined: an API server that has just started may need a moment.
 
-    `on_absent` is called when it is not served, or when nobody can say; with True when there is no definition at all.
+    `on_absent` is called when it is not served, or when that is not known; with True when there is no definition.
     """
     if "." not in resource.group:
         return False  # built in

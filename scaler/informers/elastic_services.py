@@ -1,8 +1,5 @@
-"""ElasticServices as the cache keeps them: which service each is about, how many instances somebody wants of it, and
-what else whoever writes them must know.
-
-What stands in their status is ours and is not read here.
-"""
+"""ElasticServices as the cache keeps them: which service each is about, how many instances it asks for, and what else
+their writer needs. Their status is ours and is not read here."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ class _Spec(msgspec.Struct, frozen=True, gc=False):
     rule: str = ""
     job_id: str = msgspec.field(default="", name="jobID")
     replicas: msgspec.Raw = msgspec.Raw(b"")
-    """Whatever an older definition, which knows no such field, lets through."""
+    """Anything, where an older definition knows no such field."""
 
 
 class ElasticServiceObject(msgspec.Struct, gc=False):
@@ -38,7 +35,7 @@ class ElasticServiceObject(msgspec.Struct, gc=False):
 
 
 class ElasticServiceRecord(msgspec.Struct, frozen=True, gc=False):
-    """One ElasticService, whoever made it."""
+    """One ElasticService, ours or a user's."""
 
     namespace: str
     name: str
@@ -49,11 +46,11 @@ class ElasticServiceRecord(msgspec.Struct, frozen=True, gc=False):
     """Whether the scaler made it, so that it may delete it."""
     generation: int = 0
     replicas: int = ALL
-    """Instances wanted in all."""
+    """Instances that it asks for in all."""
 
     @property
     def goes_with_its_jobs(self) -> bool:
-        """The scaler made it, and nobody has said in it how many instances are wanted."""
+        """The scaler made it, and it asks for no number of instances."""
         return self.ours and self.replicas == ALL
 
 
@@ -62,18 +59,19 @@ def elastic_service_record(obj: ElasticServiceObject) -> ElasticServiceRecord | 
     meta, spec = obj.metadata, obj.spec
     if not spec.rule or max(len(spec.rule), len(spec.job_id)) > LONGEST_NAME:
         return None
-    namespace = shared(meta.namespace)
-    ours = meta.labels.get(MANAGED_BY_LABEL) == MANAGED_BY
-    service = ServiceKey(namespace, shared(spec.rule), shared(spec.job_id))
+    namespace, digits = shared(meta.namespace), bytes(spec.replicas)
+    # What is no number of instances asks for all: no service ends by a slip.
+    number = int(digits) if digits.isdigit() and len(digits) <= _MOST_DIGITS else ALL
     return ElasticServiceRecord(
-        namespace, meta.name, meta.uid, meta.resource_version, service, ours, meta.generation, _number(spec.replicas)
+        namespace=namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        service=ServiceKey(namespace, shared(spec.rule), shared(spec.job_id)),
+        ours=meta.labels.get(MANAGED_BY_LABEL) == MANAGED_BY,
+        generation=meta.generation,
+        replicas=min(number, ALL),
     )
-
-
-def _number(replicas: msgspec.Raw) -> int:
-    """ALL for what is no number of instances: nobody's service ends by a slip."""
-    text = bytes(replicas)
-    return min(int(text), ALL) if text.isdigit() and len(text) <= _MOST_DIGITS else ALL
 
 
 class ElasticServices:
@@ -89,7 +87,7 @@ class ElasticServices:
         return sorted(self._of.get(key, {}).values(), key=lambda record: (record.ours, record.name))
 
     def replicas(self, key: ServiceKey) -> int:
-        """Instances wanted in all of the service, as many as its rule allows where there is no object about it."""
+        """Instances asked for in all of the service, as many as its rule allows where there is no object about it."""
         return next((record.replicas for record in self.of(key)), ALL)
 
     def services(self) -> Iterable[ServiceKey]:
@@ -97,7 +95,7 @@ class ElasticServices:
         return tuple(self._of)
 
     def _on_change(self, old: ElasticServiceRecord | None, new: ElasticServiceRecord | None) -> None:
-        """Of a new version of which nothing is read, mostly our own status, nobody hears."""
+        """A new version of which nothing is read, mostly our own status, is not published."""
         if old is not None and (new is None or new.service != old.service):
             about = self._of[old.service]
             about.pop(old.name, None)
@@ -105,10 +103,10 @@ class ElasticServices:
                 del self._of[old.service]
         if new is not None:
             self._of[new.service][new.name] = new
-        back = (
-            old is not None and new is not None and version_of(new.resource_version) < version_of(old.resource_version)
-        )
-        same = old is not None and new is not None and replace(old, resource_version=new.resource_version) == new
+        back = same = False
+        if old is not None and new is not None:
+            back = version_of(new.resource_version) < version_of(old.resource_version)
+            same = replace(old, resource_version=new.resource_version) == new
         if back or not same:
             for key in {record.service for record in (old, new) if record is not None}:
                 self._publish(ElasticServiceChanged(key, back))

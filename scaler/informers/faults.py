@@ -64,7 +64,8 @@ def read_report(namespace: str, name: str, data: Mapping[str, str]) -> FaultRepo
         if namespace == DEVICE_NAMESPACE and name.startswith(DEVICE_PREFIX):
             return _of_node(name.removeprefix(DEVICE_PREFIX), _read_device(data))
         if namespace == CLUSTER_NAMESPACE and name.startswith(NODE_PREFIX):
-            return _of_node(name.removeprefix(NODE_PREFIX), _read_node(data))
+            info = at(_object(data.get("NodeInfo") or "{}"), "NodeInfo")
+            return _of_node(name.removeprefix(NODE_PREFIX), _faults_of(info, switch=False))
     except ValueError as error:
         return FaultReport(Source.CLUSTER if name.startswith(CLUSTER_PREFIX) else Source.AGENTS, {}, str(error))
     return None
@@ -96,10 +97,6 @@ def _read_device(data: Mapping[str, str]) -> NodeFaults:
     faults = _faults_of(info, switch=False)
     isolated = NodeFaults(_names(data.get("ManuallySeparateNPU", "")))
     return faults.joined(isolated).joined(_faults_of(switch, switch=True))
-
-
-def _read_node(data: Mapping[str, str]) -> NodeFaults:
-    return _faults_of(at(_object(data.get("NodeInfo") or "{}"), "NodeInfo"), switch=False)
 
 
 def _faults_of(entry: Mapping[str, Any], *, switch: bool) -> NodeFaults:
@@ -167,33 +164,22 @@ class FaultData:
         if before == report:
             return
         source = self.source
-        self._forget(key, before)
+        if before is not None:
+            del self._reports[key]
+            self._clusters -= before.source is Source.CLUSTER
         if report is not None:
-            self._remember(key, report)
-        if self.source is not source:
-            self._tell(self._by_node.keys() | (before.nodes.keys() if before else ()))
-        else:
-            old, new = before.nodes if before else {}, report.nodes if report else {}
-            self._tell(node for node in old.keys() | new.keys() if old.get(node) != new.get(node))
-
-    def _forget(self, key: tuple[str, str], report: FaultReport | None) -> None:
-        if report is None:
-            return
-        del self._reports[key]
-        self._clusters -= report.source is Source.CLUSTER
-        for node in report.nodes:
-            del self._by_node[node][key]
-            if not self._by_node[node]:
+            self._reports[key] = report
+            self._clusters += report.source is Source.CLUSTER
+        old, new = before.nodes if before else {}, report.nodes if report else {}
+        for node in old.keys() | new.keys():
+            known = self._by_node.setdefault(node, {})
+            known.pop(key, None)
+            if node in new:
+                known[key] = new[node]
+            if not known:
                 del self._by_node[node]
-
-    def _remember(self, key: tuple[str, str], report: FaultReport) -> None:
-        self._reports[key] = report
-        self._clusters += report.source is Source.CLUSTER
-        for node, faults in report.nodes.items():
-            self._by_node.setdefault(node, {})[key] = faults
-
-    def _tell(self, nodes: Iterable[str]) -> None:
-        for node in sorted(nodes):
+        changed = (node for node in old.keys() | new.keys() if old.get(node) != new.get(node))
+        for node in sorted(changed if self.source is source else self._by_node.keys() | old.keys()):
             self._on_change(node)
 
 

@@ -1,4 +1,4 @@
-"""Indexes of instances: those that are jobs, those that only their pods tell of, and what the owners of pods tell.
+"""Indexes of instances: those that are jobs, those that only pods name, and what the owners of pods say of them.
 
     AscendJob, Volcano Job -> JobInstances
     pod -> membership (workloads/kinds.py) -> instance identity -> PodInstances: its pods, the objects that describe it
@@ -10,7 +10,7 @@ Indexes and nothing else: they decide nothing and never talk to the cluster.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -70,7 +70,7 @@ class JobInstances:
 
 
 class PodInstances:
-    """The instances that pods tell of themselves: Deployments, LeaderWorkerSets, StormServices, plain pods."""
+    """The instances that only pods name: those of Deployments, LeaderWorkerSets, StormServices, plain pods."""
 
     def __init__(self) -> None:
         self._pods: defaultdict[str, dict[str, PodRecord]] = defaultdict(dict)
@@ -105,7 +105,7 @@ class PodInstances:
         return self._by_service.keys()
 
     def membership_of(self, instance: str) -> Membership | None:
-        """As its newest pod tells it; None for an instance without pods."""
+        """As its newest pod says it; None for an instance without pods."""
         return self._membership.get(instance)
 
     def labels_when_made(self, instance: str) -> Labels:
@@ -175,10 +175,10 @@ class PodInstances:
 
 
 class Owners:
-    """What the makers of pods tell of their instances. `changed(names, maker)` is called with what changed, and whose
-    newest revision may have."""
+    """What the makers of pods say of their instances. `changed(name, maker)` is called with the owner that changed, and
+    the maker whose newest revision or number may have, "" for none."""
 
-    def __init__(self, changed: Callable[[Sequence[OwnerName], str], None]) -> None:
+    def __init__(self, changed: Callable[[OwnerName, str], None]) -> None:
         self._changed = changed
         self.stores: dict[str, Store[OwnerFacts]] = {kind: Store(self._on_change) for kind in OWNER_KINDS}
         self._by_maker: defaultdict[str, dict[OwnerName, OwnerFacts]] = defaultdict(dict)
@@ -188,12 +188,12 @@ class Owners:
         return store.get(namespace, name) if store is not None else None
 
     def newest_revision(self, maker: str) -> str:
-        """The revision that this maker makes now; "" when nobody tells."""
+        """The revision that this maker makes now; "" where no owner says it."""
         known = self._by_maker.get(maker)
         return max(known.values(), key=lambda facts: (facts.rank, facts.created, facts.name)).revision if known else ""
 
     def wanted(self, maker: str) -> int:
-        """How many instances this maker should have; 0 when nobody says."""
+        """How many instances this maker should have; 0 where that is not known."""
         kind, _, name = maker.partition("/")
         facts = self.get(kind, *name.split("/", 1)) if "/" in name else None
         return facts.wanted if facts is not None else 0
@@ -201,29 +201,27 @@ class Owners:
     def _on_change(self, old: OwnerFacts | None, new: OwnerFacts | None) -> None:
         for facts in (old, new):
             if facts is not None and facts.maker:
-                self._index(facts, exists=facts is new)
+                known = self._by_maker[facts.maker]
+                if facts is new:
+                    known[_name(facts)] = facts
+                else:
+                    known.pop(_name(facts), None)
+                if not known:
+                    del self._by_maker[facts.maker]
         facts = new or old
         if facts is not None:
             maker = identity(*_name(facts)) if facts.kind in MAKERS else facts.maker
-            self._changed([_name(facts)], maker if _told(old) != _told(new) else "")
-
-    def _index(self, facts: OwnerFacts, *, exists: bool) -> None:
-        known = self._by_maker[facts.maker]
-        if exists:
-            known[_name(facts)] = facts
-        else:
-            known.pop(_name(facts), None)
-            if not known:
-                del self._by_maker[facts.maker]
+            same = old is not None and new is not None and _revision(old) == _revision(new)
+            self._changed(_name(facts), "" if same else maker)
 
 
 def membership_in(record: PodRecord | None) -> Membership | None:
-    """Where the pod says that it belongs; None when it says nothing."""
+    """Where the pod belongs by its labels and owners; None where they do not say."""
     return record.governed.membership if record is not None and record.governed is not None else None
 
 
 def instance_of(record: PodRecord) -> str:
-    """The identity of the instance that the pod tells of itself; "" when it tells none."""
+    """The identity of the instance that the pod belongs to; "" where it names none."""
     membership = membership_in(record)
     return membership.instance if membership is not None else ""
 
@@ -240,5 +238,5 @@ def _name(facts: OwnerFacts) -> OwnerName:
     return facts.kind, facts.namespace, facts.name
 
 
-def _told(facts: OwnerFacts | None) -> tuple[str, int, int] | None:
-    return (facts.revision, facts.rank, facts.wanted) if facts is not None else None
+def _revision(facts: OwnerFacts) -> tuple[str, int, int]:
+    return facts.revision, facts.rank, facts.wanted

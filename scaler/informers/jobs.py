@@ -48,10 +48,10 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     job: Job
     text: bytes = b""
-    """An AscendJob of ours as JSON, compressed: its pods are made of it. Without what nobody reads."""
+    """An AscendJob of ours as JSON, compressed: its pods are made of it. Without what is not read."""
     kind: str = "AscendJob"
     needs: tuple[PodRequest, ...] = ()
-    """What each of its expected pods asks of a node, in the order of `job.pods`."""
+    """What each of its expected pods requests of a node, in the order of `job.pods`."""
     priority_class: str = ""
 
     @property

@@ -53,7 +53,7 @@ class CurrentMode:
         return self() is ModeInForce.MAKES
 
     def __call__(self) -> ModeInForce:
-        """Logs every change of mind, and tells the cache."""
+        """The mode now. A change is logged, and the cache follows."""
         operator = self._cache.ascend_operator()
         if operator or self._mode is not Mode.AUTO:
             self._operator = operator

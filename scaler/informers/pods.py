@@ -97,7 +97,7 @@ class Governed(msgspec.Struct, frozen=True, gc=False):
     membership: Membership | None
     """None for a pod of a job that is an instance by itself."""
     pod_group: str
-    """Whose member it is for Volcano, "" as long as nobody said."""
+    """Whose member it is for Volcano, "" as long as it has none."""
     volcano: bool
     """Volcano schedules it."""
     discounted: bool
@@ -123,7 +123,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     phase: str
     created: float
     gated: bool
-    """By a gate of our own: one of somebody else's is a matter between them and the scheduler."""
+    """By a gate of our own: another one is a matter between its owner and the scheduler."""
     terminating: bool
     ready: bool
     crashing: bool

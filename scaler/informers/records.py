@@ -114,7 +114,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
     uid: str
     resource_version: str
     facts: NodeFacts
-    """As far as the node itself tells."""
+    """As far as the node itself says."""
     namespace: str = ""
 
 
@@ -136,7 +136,7 @@ def node_record(node: NodeObject) -> NodeRecord:
 
 
 KUBERNETES_OWN = "system-"
-"""How the names of classes begin that every cluster has, with the highest values of all: for nobody's jobs."""
+"""How the names of classes begin that every cluster has, with the highest values of all: no job may have one."""
 
 
 class PriorityClassObject(msgspec.Struct, gc=False):
@@ -152,7 +152,7 @@ class PriorityRecord(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     value: int
     namespaces: frozenset[str] | None = None
-    """Whose jobs may name it; None = anybody's. Kubernetes asks that of pods only."""
+    """Those whose jobs may name it; None = all. Kubernetes checks that of pods only."""
     namespace: str = ""
 
     def worth(self, namespace: str) -> int:

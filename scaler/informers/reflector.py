@@ -34,7 +34,7 @@ WATCH_SECONDS = (300, 600)
 FIRST_BACKOFF = 0.8
 LAST_BACKOFF = 30.0
 JITTER = 1.1
-"""As in kube.writer, of a pause that the server asked for."""
+"""As in kube.writer, of a pause that the server sets."""
 HEALTHY_AFTER = 30.0
 """Seconds: a watch that lived this long is followed by the next without delay."""
 PROGRESS_AFTER = 1.0
@@ -43,8 +43,8 @@ RESTORED_AFTER = 10.0
 """Seconds for which lists must be older than what was seen, until they are believed: a server that is behind catches
 up, a cluster that was restored from a backup does not."""
 OUTAGE = 3.0
-"""Seconds without an answer in which a cluster may have been restored: nobody stops etcd, restores it and starts it and
-the API server again in less."""
+"""Seconds without an answer in which a cluster may have been restored: etcd is not stopped and
+restored, and started again with the API server, in less."""
 EVENTS_PER_TURN = 256
 """Buffered events are taken in without suspending; after so many the loop gets a turn."""
 
@@ -108,7 +108,7 @@ class Reflector(Generic[T, R]):
 
     async def _check(self) -> None:
         """After a restore from a backup an API server accepts a watch from a version that is yet to come, and says
-        nothing: so ask for its version when a watch has ended before its time. After an outage that was long enough for
+        nothing: so its version is read when a watch has ended before its time. After an outage that was long enough for
         a restore versions may have caught up: only a list can tell."""
         now = asyncio.get_running_loop().time
         try:
@@ -214,7 +214,7 @@ class Reflector(Generic[T, R]):
                 raise UnknownOutcomeError(words)
 
     def _arrived(self) -> None:
-        """The server has told something, if only that there is nothing new."""
+        """Something has come from the server, if only that there is nothing new."""
         self.problem = ""
         self.absent, self.installed = False, True
         self.heard = asyncio.get_running_loop().time()
@@ -330,7 +330,7 @@ class Reflector(Generic[T, R]):
         )
 
     def _lack(self, gone: bool) -> None:
-        """It is not to be had. Nobody misses what was never seen, nor what is optional and `gone` with its definition,
+        """It is not to be had. What was never seen is not missed, nor what is optional and `gone` with its definition,
         of which a watch that is cut at that moment says nothing; what else is known goes stale."""
         if gone and self._watched.may_be_forbidden:
             self._store.retain(self._scope, ())

@@ -45,16 +45,23 @@ class Refusals:
         self.clear(resource, namespace, name)
         self._found.setdefault(namespace, {})[resource, name] = refused.why, rule
         if before is None:
-            self._say(resource, refused, traceback)
+            minute = int(self._now() // 60)
+            self._minute, self._lines = minute, 1 if minute != self._minute else self._lines + 1
+            if self._lines <= LINES:
+                named = {"namespace": namespace, "name": name, "why": refused.why}
+                where = {"traceback": traceback} if traceback else {}
+                _log.warning("object refused", resource=resource.plural, **named, **where)
         if rule:
             self._publish(ObjectRefused(resource, refused, namespace, rule))
 
     def clear(self, resource: Resource, namespace: str, name: str) -> None:
         """It can be read again, or is gone."""
-        known = self._found.get(namespace, {})
+        known = self._found.get(namespace)
+        if known is None:
+            return
         _, rule = known.pop((resource, name), ("", ""))
         if not known:
-            self._found.pop(namespace, None)
+            del self._found[namespace]
         if rule:
             self._publish(ObjectRefused(resource, None, namespace, rule))
 
@@ -64,14 +71,6 @@ class Refusals:
         for namespace, found, name in every:
             if found == resource and scope in (None, namespace) and (namespace, name) not in names:
                 self.clear(resource, namespace, name)
-
-    def _say(self, resource: Resource, refused: Refused, traceback: str) -> None:
-        minute = int(self._now() // 60)
-        self._minute, self._lines = minute, 1 if minute != self._minute else self._lines + 1
-        if self._lines <= LINES:
-            named = {"namespace": refused.namespace, "name": refused.name, "why": refused.why}
-            where = {"traceback": traceback} if traceback else {}
-            _log.warning("object refused", resource=resource.plural, **named, **where)
 
     def of_rule(self, namespace: str, rule: str) -> tuple[str, ...]:
         """What cannot be read of the rule and of what names it, in words."""

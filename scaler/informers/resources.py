@@ -96,7 +96,7 @@ def informers(
         }
         return Informer(api, resource, store, decode=decode, record=record, rng=rng, silence=silence, **scope)
 
-    def ask(resource: Resource, **options: Any) -> Informer[Any, Any]:
+    def owners(resource: Resource, **options: Any) -> Informer[Any, Any]:
         kind = resource.kind
         return watch(resource, cache.owners.stores[kind], OwnerObject, partial(owner_facts, kind), **options)
 
@@ -114,11 +114,11 @@ def informers(
         ),
         watch(PRIORITY_CLASSES, cache.priorities, PriorityClassObject, priority_record, namespaces=None),
         watch(NODES, cache.nodes, NodeObject, node_record, namespaces=None),
-        ask(DEPLOYMENTS, namespaces=None),
-        ask(REPLICA_SETS, label_selector=RULE_LABEL),
-        ask(STATEFUL_SETS),
-        ask(LEADER_WORKER_SETS),
-        ask(POD_SETS),
+        owners(DEPLOYMENTS, namespaces=None),
+        owners(REPLICA_SETS, label_selector=RULE_LABEL),
+        owners(STATEFUL_SETS),
+        owners(LEADER_WORKER_SETS),
+        owners(POD_SETS),
         watch(VOLCANO_JOBS, cache.volcano_jobs, JobObject, volcano_job_record),
         watch(ELASTIC_SERVICES, cache.elastic_services.store, ElasticServiceObject, elastic_service_record),
         watch(DISRUPTION_BUDGETS, cache.budgets, BudgetObject, budget_record),

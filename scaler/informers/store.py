@@ -17,7 +17,7 @@ Name = tuple[str, str]
 
 
 class Stored(Protocol):
-    """What a store must know of a record; everything else in it is the business of its readers."""
+    """What a store must know of a record."""
 
     @property
     def namespace(self) -> str: ...
@@ -50,7 +50,7 @@ class Store(Generic[R]):
         self._absent: dict[Name, int] = {}
         """Names under which nothing existed at a version that is not reached yet."""
         self._rewound: set[Name] = set()
-        """Names of records from before the cluster went back: whatever is told of them now is right."""
+        """Names of records from before the cluster went back: whatever comes of them now is right."""
 
     def listen(self, listener: Callable[[Name | None], None]) -> None:
         """Have `listener(name)` called after each change, and `listener(None)` after `version` has grown."""
@@ -124,8 +124,8 @@ class Store(Generic[R]):
             self._changed((namespace, name), old, None)
 
     def absent(self, namespace: str, name: str, version: int) -> None:
-        """Somebody looked, and as of `version` there was no such object: what is told of it later, and is older, is
-        left out. Something newer that is known stays."""
+        """As of `version` there was no such object: what comes of it later, and is older, is left out. Something newer
+        that is known stays."""
         old = self.get(namespace, name)
         if old is not None and version_of(old.resource_version) > version:
             return

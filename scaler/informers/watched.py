@@ -1,4 +1,4 @@
-"""What is watched of one resource, where it goes, and what it has come to so far. Shared by its reflectors."""
+"""What is watched of one resource, and where it goes. Shared by its reflectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scaler.kube.api import KubeApi, Refused, Resource
 T = TypeVar("T")
 
 SILENCE = 90.0
-"""Seconds without a sign of life after which everything is listed anew: bookmarks come every 60 s."""
+"""Seconds without an event or bookmark after which everything is listed anew: bookmarks come every 60 s."""
 
 
 class History:
@@ -40,8 +40,7 @@ class History:
 
 @dataclass(eq=False)
 class Watched(Generic[T, R]):
-    """What is watched of one resource, and what it has come to so far: `store` gets what `record` makes of each object;
-    None leaves the object out.
+    """`store` gets what `record` makes of each object of `resource`; None leaves the object out.
 
     `decode` is a type with `metadata` (name, namespace, uid), or dict. `may_be_forbidden`: nothing is missing without
     the right to it.
@@ -59,12 +58,9 @@ class Watched(Generic[T, R]):
     may_be_forbidden: bool = False
     silence: float = SILENCE
     history: History = field(default_factory=History)
-    refused: int = field(default=0, init=False)
-    """How many objects could not be read, each version counted by itself."""
 
     def refuse(self, refused: Refused, traceback: str = "") -> None:
         """An object could not be read: that is all about it, and everything else goes on."""
-        self.refused += 1
         if self.refusals is not None:
             self.refusals.note(self.resource, refused, traceback)
 
@@ -75,5 +71,5 @@ class Watched(Generic[T, R]):
 
     def readable(self, namespace: str, name: str) -> None:
         """It can be read, or is gone."""
-        if self.refused and self.refusals is not None:
+        if self.refusals is not None:
             self.refusals.clear(self.resource, namespace, name)

@@ -72,7 +72,7 @@ class _Entry(msgspec.Struct, eq=False):
 
 class CapacityIndex:
     """Nodes by name. Feed it every node and every pod, of whatever namespace. `now` gives seconds since the epoch; it
-    may be left out where nobody cares since when something is as it is."""
+    may be left out where it does not matter since when something is as it is."""
 
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self._now = now

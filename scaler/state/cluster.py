@@ -1,7 +1,7 @@
 """What is made of the cache, kept up to date by its changes: instances, rank tables, rules in force, what is free.
 
     PodChanged, NodeChanged -> capacity -> RoomChanged
-    InstanceChanged         -> instances and rank tables are made anew when somebody asks for them next
+    InstanceChanged         -> instances and rank tables are made anew when they are read next
 
 Book-keeping only; it decides nothing and writes nothing.
 """
@@ -87,7 +87,7 @@ class ClusterState:
     def orphaned_rules(self) -> list[Name]:
         """Rules of which we keep the last valid document although no job names them any more."""
         kept = {rule_of(record.own) for record in self.cache.config_maps.values() if record.own}
-        return sorted(rule for rule in kept if rule.name and not self.cache.rule_is_named(*rule))
+        return sorted(rule for rule in kept if rule.name and not self.cache.services_of(*rule))
 
     def orphaned_services(self) -> list[ServiceKey]:
         """Services that an ElasticService is about, and no job."""

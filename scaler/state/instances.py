@@ -1,6 +1,6 @@
 """From records in the cache to instances. The only place where pods become counts. Decides nothing.
 
-An instance is either a job (it exists without pods) or what pods tell of themselves (informers/indexes.py).
+An instance is either a job (it exists without pods) or only pods name it (informers/indexes.py).
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _labelled(found: Job | Membership, pods: Sequence[PodRecord]) -> dict[str, A
     return {"label_problem": problem}
 
 
-# what pods tell of themselves
+# of pods
 
 
 def _of_pods(cache: Cache, membership: Membership) -> Instance:
@@ -272,7 +272,7 @@ def _size_unknown(membership: Membership) -> str:
 
 
 def _is_outdated(cache: Cache, membership: Membership) -> bool:
-    """Whether its maker makes a newer revision: as the maker tells, else as its newest pods show."""
+    """Whether its maker makes a newer revision: as the maker says, else as its newest pods show."""
     if not (membership.maker and membership.revision):
         return False
     newest = cache.owners.newest_revision(membership.maker) or _newest_seen(cache, membership.maker)
@@ -287,7 +287,7 @@ def _newest_seen(cache: Cache, maker: str) -> str:
     return max(seen)[1]
 
 
-# what they ask of nodes
+# what they request of nodes
 
 
 def _asked_by_job(

@@ -4,7 +4,7 @@
 
 A service with writes under way is shown as it will be once they are done, and marked as assumed. Until a write has come
 back through the watch, what the cache shows is older: without this the next decision would give the room of pods that
-are being created to somebody else, and would not see the room that an eviction is making.
+are being created to another service, and would not see the room that an eviction is making.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _admitted(instance: Instance, since: float) -> Instance:
 
 
 def _revoked(instance: Instance) -> Instance:
-    """Without its unbound pods, or with gated ones where somebody else makes them again."""
+    """Without its unbound pods, or with gated ones where their owner makes them again."""
     if instance.made_by_us:
         left = instance.admitted_at if instance.bound else 0.0
         newest = instance.newest if instance.bound else 0.0

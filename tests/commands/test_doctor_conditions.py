@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from scaler.decide.world import Note, Warning
-from scaler.informers.config_maps import RankTableMap, told
+from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import INITIALIZING, RankTablePod, rank_table
 from scaler.tools.diagnosis import Check, Evidence, RolePod, Server, Standing, diagnose
 from scaler.workloads.ascendjob import read_job
@@ -24,7 +24,7 @@ ROLES = tuple(RolePod(f"mindie-ms-{role}", role, "1.1.1.1", "2.2.2.2") for role 
 
 def rings(text: str | None = DONE.text, name: str = "rings-config-p0", **labels: Any) -> RankTableMap:
     given = {key: value for key, value in (LABELS | labels).items() if value is not None}
-    return RankTableMap("mindie", name, "u", "1", text, labels=given, **told(text))
+    return RankTableMap("mindie", name, "u", "1", text, labels=given, **content_of(text))
 
 
 def server(there: RankTableMap | None, members: tuple[RankTablePod, ...] = TWO, obstacle: Note | None = None) -> Server:

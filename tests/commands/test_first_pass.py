@@ -8,7 +8,7 @@ import pytest
 
 from scaler.decide.lifecycle import Ending, Expire, Finish, Outcome, Record, Remove, Resize
 from scaler.decide.world import Action, Admit, Complete, Reason, Revoke, State, Verdict
-from scaler.informers.config_maps import RankTableMap, told
+from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import RankTable, Status
 from scaler.tools.comparison import Found, Remark, Weight
 from scaler.tools.first_pass import foresee, rank_table_remarks
@@ -99,4 +99,4 @@ def test_what_is_wrong_with_a_rank_table_differs() -> None:
 
 
 def rings(text: str | None) -> RankTableMap:
-    return RankTableMap("mindie", "rings-config-p0", "uid", "1", text, **told(text))
+    return RankTableMap("mindie", "rings-config-p0", "uid", "1", text, **content_of(text))

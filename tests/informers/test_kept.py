@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.informers.config_maps import MOST_KEYS, ConfigMapObject, ConfigMapRecord, config_map_record, told
+from scaler.informers.config_maps import MOST_KEYS, ConfigMapObject, ConfigMapRecord, config_map_record, content_of
 from scaler.informers.jobs import MOST_KEPT, JobObject, JobRecord, read_job_record, volcano_job_record
 from scaler.informers.pods import LONGEST_CONFIGURATION, read_pod
 from scaler.kube.api import Object
@@ -109,7 +109,7 @@ def test_of_a_rank_table_is_kept_what_it_says_in_short() -> None:
     assert record.table_map is not None
     assert record.table_map.text is None
     assert record.table_map.status == "completed"
-    assert record.table_map.said == told('{ "a": 1, "status": "completed" }')["said"]
+    assert record.table_map.said == content_of('{ "a": 1, "status": "completed" }')["said"]
 
 
 def test_texts_of_a_pod_are_bounded() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.world import Warning
-from scaler.informers.config_maps import RankTableMap, told
+from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.kube.api import Object
 from scaler.ranktables.table import INITIALIZING, RankTable, Status
 from scaler.ranktables.tables import is_current, merge_patch, next_version, obstacle
@@ -21,7 +21,7 @@ DONE = RankTable.of(Status.COMPLETED, '{"status":"completed","server_list":[]}')
 
 
 def rings(text: str | None = INITIALIZING.text, **changes: Any) -> RankTableMap:
-    return RankTableMap("mindie", "rings-config-p0", "u9", "17", text, **told(text), **changes)
+    return RankTableMap("mindie", "rings-config-p0", "u9", "17", text, **content_of(text), **changes)
 
 
 def job(*, mounts: bool = True) -> Object:
