@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from scaler.rules.rule import Trade
 from tests.decide.contract import Counts, attainable
+from tests.decide.facts import Facts
 from tests.decide.packing import can_spoil, packs, room_of
 from tests.decide.small_worlds import POLICY, Shape, State
-from tests.decide.standing import Standing
 
 Needs = list[tuple[frozenset[int], int]]
 """Pods, each with the nodes that it is reserved room on, and of which job it is."""
@@ -41,7 +41,7 @@ def judge(of: Shape, s: State) -> Opinion:
     return _Judge(of, s).judge()
 
 
-class _Judge(Standing):
+class _Judge(Facts):
     def __init__(self, of: Shape, s: State) -> None:
         super().__init__(of, s)
         self.state = [_state(s, number) for number in range(len(of.jobs))]
@@ -142,27 +142,21 @@ class _Judge(Standing):
     # 3b.4: victims, the cheapest first
 
     def surplus(self, team: int, *, running: bool, helps: int) -> list[int]:
-        """Bound beyond the minimum, newest first, on nodes that are ready; those that leave a node that the team which
-        it is for could use."""
+        """Bound beyond the minimum, newest first, on nodes that are ready; those that leave a node that something could
+        use which is missing of the team that it is for."""
+        missing = self.fixed(helps) + [
+            n for g, number in self.lacks(helps).items() if number for n in self.candidates(helps, g)
+        ]
+        useful = frozenset().union(*(self.jobs[n].nodes for n in missing))
         found = []
         for g, least in self.smallest(team).items():
-            mine = [n for n in reversed(self.group(team, g)) if n not in self.nominated and self._on_ready_nodes(n)]
+            mine = [n for n in reversed(self.group(team, g)) if n not in self.nominated and self.on_ready_nodes(n)]
             runs = [n for n in mine if self.state[n] == "running"]
             rest = [n for n in mine if self.state[n] in ("starting", "part", "broken")]
             rest.sort(key=lambda n: self.state[n] != "part")  # what is of no use goes first
             most = max(0, len(runs) + (0 if running else len(rest)) - least)
-            found += [n for n in (runs if running else rest) if self._helps(n, helps)][:most]
+            found += [n for n in (runs if running else rest) if self.nodes_left([n]) & useful][:most]
         return found
-
-    def _helps(self, job: int, team: int) -> bool:
-        """It leaves a node that something which is missing could use."""
-        missing = self.fixed(team) + [
-            n for g, number in self.lacks(team).items() if number for n in self.candidates(team, g)
-        ]
-        return any(self.nodes_left([job]) & self.jobs[n].nodes for n in missing)
-
-    def _on_ready_nodes(self, job: int) -> bool:
-        return all(self.nodes[at][0] in "RC" for _, at in self.insts[job].pods if at >= 0)
 
     def victims_elsewhere(self, team: int) -> list[int]:
         found = [
@@ -242,14 +236,13 @@ class _Judge(Standing):
         return Opinion(frozenset(self.admit), frozenset(self.revoke), frozenset(self.evict), unsure)
 
     def minimum(self, team: int) -> None:
-        hands = [n for n in self.of.of(team) if self.state[n] == "hands"]
         lacks = self.lacks(team)
         complete = all(len(self.candidates(team, g)) >= n for g, n in lacks.items())
         found = self.source(team) if complete and not self.too_large(team) else None
         if found is None and not self.shares(team):
             self.minimum_of_one_alone(team)
         elif found is None:
-            self.revoke += hands
+            self.revoke += [n for n in self.of.of(team) if self.state[n] == "hands"]
         else:
             choice, needs, source, victims = found
             self.reserved += needs
@@ -258,7 +251,7 @@ class _Judge(Standing):
             self.nominated += victims
             if not any(self.jobs[n].team == team and self.state[n] == "running" for n in victims):
                 self.evict += victims  # own running surplus goes only after a while
-            swapped = [n for n in hands if n not in choice and self.replaced(n, choice)]
+            swapped = self.swapped(team, choice)
             self.revoke += swapped
             if source == "free" and not swapped:
                 self.granted.append((team, choice))
@@ -267,9 +260,11 @@ class _Judge(Standing):
             elif source != "free" and self.shares(team):
                 self.revoke += [n for n in choice if self.state[n] == "hands"]
 
-    def replaced(self, job: int, choice: list[int]) -> bool:
-        letter = self.jobs[job].letter
-        return any(self.jobs[n].letter == letter and self.state[n] == "held" for n in choice)
+    def swapped(self, team: int, choice: list[int]) -> list[int]:
+        """In hands, while a held one of the same group is chosen instead."""
+        letters = {self.jobs[n].letter for n in choice if self.state[n] == "held"}
+        hands = [n for n in self.of.of(team) if self.state[n] == "hands" and n not in choice]
+        return [n for n in hands if self.jobs[n].letter in letters]
 
     def minimum_of_one_alone(self, team: int) -> None:
         """Whether it fits or not; candidates that fit go first."""
@@ -284,11 +279,7 @@ class _Judge(Standing):
                     more += self.needs(one, self.free)
             choice += [*good, *(one for one in queue if one not in good)][:n]
         self.reserved += more
-        swapped = [
-            one
-            for one in self.of.of(team)
-            if self.state[one] == "hands" and one not in choice and self.replaced(one, choice)
-        ]
+        swapped = self.swapped(team, choice)
         self.revoke += swapped
         self.chosen |= set(choice)
         letters = {self.jobs[one].letter for one in swapped}
@@ -302,9 +293,8 @@ class _Judge(Standing):
     def scale_ups_in_hands(self) -> None:
         beyond = self.too_many(self.largest)
         late = self.too_many(self.target)
-        hands = [n for n in self.chosen if self.state[n] == "hands" and n not in self.revoke] + [
-            n for n, each in enumerate(self.state) if each == "part"
-        ]
+        hands = [n for n in self.chosen if self.state[n] == "hands" and n not in self.revoke]
+        hands += [n for n, state in enumerate(self.state) if state == "part"]
         for team in self.in_order():
             for n in sorted(self.of.of(team), key=lambda n: (n in late, n)):
                 if self.state[n] != "hands" or n in self.chosen or n in self.revoke:
@@ -357,15 +347,14 @@ class _Judge(Standing):
 
     def goes(self, team: int, job: int, hands: list[int]) -> bool:
         needs = self.needs(job, self.free)
-        if self.fit(needs):
-            before = list(self.reserved)
-            spoils = self.can_spoil([need for n in [*hands, job] for need in self.needs(n, self.free)])
-            self.reserved += needs
-            if not spoils and not self.crowded(team):
-                return True
-            self.reserved = before
-            return False
-        return not self.shares(team) and not self.another_fits(team, job)
+        if not self.fit(needs):
+            return not self.shares(team) and not self.another_fits(team, job)
+        before = self.reserved
+        spoils = self.can_spoil([need for n in [*hands, job] for need in self.needs(n, self.free)])
+        self.reserved = [*before, *needs]
+        goes = not spoils and not self.crowded(team)
+        self.reserved = self.reserved if goes else before
+        return goes
 
     # 3b.6: release
 

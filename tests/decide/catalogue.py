@@ -206,19 +206,15 @@ SPECIAL: dict[str, dict[str, Any]] = {
 }
 
 
-def chosen() -> list[Shape]:
-    rows = [re.split(r" +\| +", line) for line in WORLDS.splitlines() if line and not line.startswith("#")]
-    return [_world(*row) for row in rows]
-
-
-def _world(name: str, nodes: str, *cells: str) -> Shape:
-    words = [word for cell in cells if cell.startswith("with ") for word in cell.split()[1:]]
-    events = [word for word in words if word not in SPECIAL]
-    assert {event for event in events if not event.startswith("scale")} <= set(" ".join(EVENTS).split()), events
-    changes = {key: value for word in words if word in SPECIAL for key, value in SPECIAL[word].items()}
-    return shape(
-        name, nodes, *(cell for cell in cells if not cell.startswith("with ")), events=" ".join(events), **changes
-    )
+def chosen() -> Iterator[Shape]:
+    for line in WORLDS.splitlines():
+        if line and not line.startswith("#"):
+            row, _, special = line.partition(" | with ")
+            words = special.split()
+            events = [word for word in words if word not in SPECIAL]
+            assert {event for event in events if not event.startswith("scale")} <= set(" ".join(EVENTS).split()), events
+            changes = {key: value for word in words for key, value in SPECIAL.get(word, {}).items()}
+            yield shape(*re.split(r" +\| +", row), events=" ".join(events), **changes)
 
 
 LADDERS = (

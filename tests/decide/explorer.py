@@ -7,7 +7,7 @@ A world of too many states is visited once more with a prompt controller: nothin
 for it to do. That is a part of the histories only, and is said.
 
 Moves: the controller decides and all of that takes effect (or, once for each `stale`, on a state that is no longer so),
-and whatever `small_worlds.moves` and `events` allow. Time passes only when nothing else can move, to the next moment
+and whatever `tests.decide.moves` allows. Time passes only when nothing else can move, to the next moment
 that the decision names. Checked in every state: the invariants of one decision, written here anew from section 6; that
 deciding again comes to rest; that nothing changes before the moment named. Checked where the world comes to rest, or to
 turns without an end: what section 6 calls liveness.
@@ -31,21 +31,11 @@ from scaler.decide.memory import Memory
 from scaler.decide.world import Decision
 from tests.builders import NOW
 from tests.decide import liveness, safety
-from tests.decide.ages import aged
+from tests.decide.alike import aged, representative
 from tests.decide.graph import strongly_connected
-from tests.decide.small_worlds import (
-    Shape,
-    State,
-    act,
-    carried_out,
-    events,
-    in_short,
-    initial,
-    job_name,
-    moves,
-    standing_for,
-    view,
-)
+from tests.decide.moves import events, moves
+from tests.decide.seen import act, carried_out, view
+from tests.decide.small_worlds import Shape, State, in_short, initial
 
 Key = tuple[object, ...]
 
@@ -110,15 +100,12 @@ class Explorer:
                 break
             self.edges.append(list(self._edges(place)))
             place += 1
-        self.edges += [[] for _ in range(len(self.states) - len(self.edges))]
-        serving: Counter[int] = Counter()
-        longest = 0.0
-        if self.whole:
-            longest = self._at_rest(serving)
+        serving = Counter[int]()
+        longest = self._at_rest(serving) if self.whole else 0.0
         found = tuple(Found(what, len(where), where[0]) for what, where in self._found.items())
-        shown = tuple(self.trace(one) for one in found[:1])
+        traces = tuple(self.trace(one) for one in found[:1])
         took = time.process_time() - start
-        return Result(self.of, len(self.states), self.whole, self.prompt, found, dict(serving), longest, took, shown)
+        return Result(self.of, len(self.states), self.whole, self.prompt, found, dict(serving), longest, took, traces)
 
     # states
 
@@ -127,16 +114,14 @@ class Explorer:
 
     def _one_of(self, s: State) -> State:
         """The one state that stands for all that are alike."""
-        s = standing_for(self.of, s)
+        s = representative(self.of, s)
         encoded = msgspec.json.encode(s.memory)
         return s._replace(memory=self._memories.setdefault(encoded, s.memory))
 
     def _add(self, s: State, parent: tuple[int, tuple[str, ...]] | None) -> int:
         s = self._one_of(s)
-        key = self._key(s)
-        number = self.numbers.get(key)
-        if number is None:
-            number = self.numbers[key] = len(self.states)
+        number = self.numbers.setdefault(self._key(s), len(self.states))
+        if number == len(self.states):
             self.states.append(s)
             self.parents.append(parent)
         return number
@@ -171,10 +156,14 @@ class Explorer:
             done = actions(made)
             if self._key(after) != self._key(s):
                 can_move = True
-                label = ("decide", *(f"{kind} {job_name(self.of, job)}" for kind, job in done))
+                label = ("decide", *(f"{kind} {self.of.job_name(job)}" for kind, job in done))
                 yield Edge(self._add(after, (number, label)), label, 0.0, done)
                 if done and "stale" in s.events:
-                    self._hold(number, s, made)
+                    rest = list(s.events)
+                    rest.remove("stale")
+                    hand = tuple(action for plan in made.plans for action in plan.actions)
+                    held = s._replace(events=tuple(rest), memory=made.memory, hand=hand)
+                    self._add(held, (number, ("decide, and act later",)))
                 if self.prompt:
                     return
         for label, after in moves(self.of, s):
@@ -184,14 +173,6 @@ class Explorer:
             yield from self._tick(number, s)
         for label, after in events(self.of, s):
             self._add(after, (number, label))
-
-    def _hold(self, number: int, s: State, made: Decision) -> None:
-        """The controller has decided, and something else moves before that takes effect."""
-        rest_of = list(s.events)
-        rest_of.remove("stale")
-        hand = tuple(action for plan in made.plans for action in plan.actions)
-        held = s._replace(events=tuple(rest_of), memory=made.memory, hand=hand)
-        self._add(held, (number, ("decide, and act later",)))
 
     def _tick(self, number: int, s: State) -> Iterator[Edge]:
         made = self.decision(s)
@@ -272,11 +253,9 @@ class Explorer:
             self._bad("L4: a cycle that takes no time", states[0])
         if self.states[states[0]].out:
             return  # while the scheduler is away nothing is ever bound
-        healthy = {
-            team for team in range(len(self.of.teams)) if not any(self.of.jobs[job].curse for job in self.of.of(team))
-        }
+        cursed = {job.team for job in self.of.jobs if job.curse}
         moved = {self.of.jobs[job].team for _, edge in inner for _, job in edge.done}
-        if healthy & moved:
+        if moved - cursed:
             self._bad("L4: a service of which nothing is cursed is admitted and revoked for ever", states[0])
         if outer:
             self._bad("L4: time passes for ever though there is a way on", states[0])
@@ -296,7 +275,7 @@ class Explorer:
             lines.append(f"    {', '.join(label):<44} {in_short(self.of, s)}")
         s = self.states[found.state]
         made = self.decision(s)
-        lines.append(f"    then: {[f'{kind} {job_name(self.of, job)}' for kind, job in actions(made)]}")
+        lines.append(f"    then: {[f'{kind} {self.of.job_name(job)}' for kind, job in actions(made)]}")
         for plan in made.plans:
             lines += [f"      {plan.key.job_id}.{v.name} {v.state} {v.reason} {v.about}" for v in plan.verdicts]
         lines.append(f"    memory: {in_ages(s.memory)}")
@@ -306,20 +285,15 @@ class Explorer:
 def in_ages(memory: Memory) -> str:
     """What is remembered, times as seconds ago, defaults left out."""
     words = []
-    for name, one in memory.services.items():
-        words.append(f"{name.rpartition('/')[2]}({_fields(one)})")
-        words += [f"{uid}({_fields(each)})" for uid, each in one.instances.items() if _fields(each)]
+    for service, one in memory.services.items():
+        for name, each in ((service.rpartition("/")[2], one), *one.instances.items()):
+            found = []
+            for field in msgspec.structs.fields(each):
+                value = getattr(each, field.name)
+                if field.name not in ("instances", "jobs", "restarts") and value != field.default:
+                    found.append(f"{field.name}={f'{NOW - value:g} s ago' if isinstance(value, float) else value}")
+            words += [f"{name}({', '.join(found)})"] if found else []
     return " ".join(words)
-
-
-def _fields(one: msgspec.Struct) -> str:
-    found = []
-    for field in msgspec.structs.fields(one):
-        value = getattr(one, field.name)
-        if field.name not in ("instances", "jobs", "restarts") and value != field.default:
-            shown = f"{NOW - value:g} s ago" if isinstance(value, float) else value
-            found.append(f"{field.name}={shown}")
-    return ", ".join(found)
 
 
 def actions(made: Decision) -> tuple[tuple[str, int], ...]:
@@ -340,17 +314,13 @@ def _turns_at_once(states: list[int], inner: list[tuple[int, Edge]]) -> bool:
     return len(components) < len(states) or any(at in fast[at] for at in range(len(states)))
 
 
-def explored(of: Shape, most: int, seconds: float) -> Result:
-    """Every state; where they are too many, every state in which a prompt controller lets the world come."""
-    result = Explorer(of, most=most, seconds=seconds).run()
-    return result if result.whole or result.found else Explorer(of, most=most, seconds=seconds, prompt=True).run()
-
-
 def explore(shapes: Iterable[Shape], most: int, seconds: float) -> int:
     """Explores each, says what came out, and how many had something wrong."""
     start, results = time.process_time(), list[Result]()
     for of in shapes:
-        result = explored(of, most, seconds)
+        result = Explorer(of, most=most, seconds=seconds).run()
+        if not (result.whole or result.found):
+            result = Explorer(of, most=most, seconds=seconds, prompt=True).run()
         results.append(result)
         how = "" if result.whole and not result.prompt else " prompt" if result.whole else " NOT ALL"
         print(

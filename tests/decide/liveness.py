@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from scaler.decide.world import Decision
 from scaler.rules.rule import Trade
+from tests.decide.facts import Facts
 from tests.decide.packing import packs
 from tests.decide.small_worlds import Shape, State
-from tests.decide.standing import Standing, added
 
 
 def serving(of: Shape, s: State) -> int:
     """How many services serve."""
-    at = Standing(of, s)
+    at = Facts(of, s)
     return sum(map(at.serves, at.teams))
 
 
@@ -24,7 +25,7 @@ def wrong(of: Shape, states: list[State], decide: Callable[[State], Decision]) -
     s = states[0]
     if s.out:
         return set()
-    at = Standing(of, s, decide(s).memory)
+    at = Facts(of, s, decide(s).memory)
     found: set[str] = set()
     for team in at.teams:
         if at.is_limited(team) and not of.budget:
@@ -38,13 +39,13 @@ def wrong(of: Shape, states: list[State], decide: Callable[[State], Decision]) -
     return found
 
 
-def _is_healthy(at: Standing, number: int) -> bool:
+def _is_healthy(at: Facts, number: int) -> bool:
     """It exists, is not bound, and nothing ever went wrong with it."""
     inst = at.insts[number]
     return inst.there and not at.jobs[number].curse and not inst.count("s", "r", "t")
 
 
-def _scale_ups(at: Standing, team: int) -> set[str]:
+def _scale_ups(at: Facts, team: int) -> set[str]:
     """L1, L5: an instance that the target has a place for, that fits, and that would be bound."""
     for group, number in at.target(team).items():
         mine = at.members(team, group)
@@ -52,24 +53,21 @@ def _scale_ups(at: Standing, team: int) -> set[str]:
         fits = [one for one in mine if _is_healthy(at, one) and packs(at.room(), at.pods_of((one,)))]
         if len(bound) < number and fits:
             return {f"L1, L5: a scale-up of s{team} fits and waits for ever"}
-        if any(at.jobs[one].outdated and at.runs(one) for one in mine) and any(
-            not at.jobs[one].outdated for one in fits
-        ):
+        newest_fits = any(not at.jobs[one].outdated for one in fits)
+        if newest_fits and any(at.jobs[one].outdated and at.runs(one) for one in mine):
             return {f"3.8: a rollout of s{team} waits for ever"}
     return set()
 
 
-def _minimum(at: Standing, team: int, states: list[State]) -> set[str]:
+def _minimum(at: Facts, team: int, states: list[State]) -> set[str]:
     choices = [
         choice
         for choice in at.minimums(team)
-        if choice
-        and all(_is_healthy(at, one) or at.insts[one].bound for one in choice)
-        and all(not at.jobs[one].curse for one in choice)
+        if choice and all(not at.jobs[n].curse and (at.insts[n].bound or _is_healthy(at, n)) for n in choice)
     ]
     if any(packs(at.room(), at.pods_of(choice)) for choice in choices):
         return {f"L1, L5: the minimum of s{team} fits and waits for ever"}
-    before = [Standing(at.of, s) for s in states]
+    before = [Facts(at.of, s) for s in states]
     fresh = [choice for choice in choices if not any(then.had_turn(one) for then in before for one in choice)]
     rooms = []
     if at.of.teams[team].trade is not Trade.OFF:
@@ -77,11 +75,11 @@ def _minimum(at: Standing, team: int, states: list[State]) -> set[str]:
     for other in range(len(at.of.teams)):
         if at.may_evict(team, other):
             rooms = [
-                (f"{what}, or evicting", added(room, at.freed(lost)))
-                for what, room in rooms or [("", {})]
+                (f"{what}, or evicting", room + at.freed(lost))
+                for what, room in rooms or [("", Counter[int]())]
                 for lost in at.spared(other)
             ]
     for what, room in rooms:
-        if any(packs(added(at.room(), room), at.pods_of(choice)) for choice in fresh):
+        if any(packs(at.room() + room, at.pods_of(choice)) for choice in fresh):
             return {f"L1: the minimum of s{team} waits for ever though {what}"}
     return set()

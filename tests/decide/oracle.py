@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
@@ -90,16 +90,20 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     running = {group: min(len(run[group]), occupied[group]) for group in groups}
     counts = {group: (running[group], occupied[group] - running[group]) for group in groups}
     serves = covers(running, ratios[-1])
+    found = Judgement(said, complete, serves, states, counts=counts)
     if seen.service.options.paused:
-        reasons = {one.uid: barred(one, seen) or Reason.PAUSED for one in held}
-        return Judgement(said, complete, serves, states, held=reasons, counts=counts)
+        return replace(found, held={one.uid: barred(one, seen) or Reason.PAUSED for one in held})
+    if seen.service.assumed:
+        return found
     largest = {group: ratios[attainable(ratios, live)[0]].get(group, 0) for group in groups}
     healed = {group: heal(seen, group, placed[group], target[group]) for group in groups}
     in_slots = {group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)] for group in groups}
     given = {group: give_slots(held, group, seen, in_slots[group], target[group]) for group in groups}
     chosen = [one for group in groups for one in given[group]]
     ready = [one for one in chosen if is_ready_to_go(one)]
-    admit = frozenset(one.uid for one in tried_first(ready, seen, serves=serves))
+    # An instance whose creation, or release, was refused is tried again alone: its partners go when it has pods.
+    refused = [] if serves else [one for one in ready if remembered(one, seen).refused]
+    admit = frozenset(one.uid for one in refused[:1] or ready)
     bound = {group: sum(bool(one.bound) for one in placed[group] if one not in run[group]) for group in groups}
     short = any(running[group] + bound[group] < target[group] for group in groups)
     most = target if short else largest  # nobody knows what is free: surplus could take it from what is missing
@@ -116,13 +120,8 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         for one in held
         if one.uid not in admit
     }
-    if seen.service.assumed:
-        return Judgement(said, complete, serves, states, held={}, counts=counts)
-    return Judgement(
-        said,
-        complete,
-        serves,
-        states,
+    return replace(
+        found,
         admit=admit,
         complete_pods=frozenset(one.uid for group in groups for one in healed[group] if one not in going_down),
         drain=frozenset(one.uid for one in going_down),
@@ -135,7 +134,6 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
             if one.leftovers and one.made_by_us and one.uid not in admit and not one.label_problem
         ),
         held=reasons,
-        counts=counts,
     )
 
 
@@ -166,7 +164,7 @@ def pairs_that_end(owner: str, group: str, placed: list[Instance], running: list
     """Pairs of which both are bound, where the newest one is yet to run, or there is more than the owner wants."""
     mine = [one for one in placed if one.owner == owner]
     begun = [one for one in mine if not one.outdated and one not in running]
-    wanted = max(one.wanted for one in members(seen, group, lambda one, _: one.owner == owner))
+    wanted = wanted_by(owner, group, seen)
     unbound = sum(state(one, seen) is State.ADMITTED and not one.bound for one in begun)
     return max(0, pairs(mine, seen) - unbound) if begun or not wanted or len(mine) > wanted else 0
 
@@ -181,14 +179,6 @@ def use(one: Instance, seen: Seen, running: list[Instance]) -> tuple[object, ...
 
 def is_there(one: Instance, seen: Seen) -> bool:
     return state(one, seen) not in (State.TERMINATING, State.FINISHED)
-
-
-def tried_first(ready: list[Instance], seen: Seen, *, serves: bool) -> list[Instance]:
-    """An instance whose creation, or release, was refused is tried again alone: its partners go when it has pods."""
-    refused = [one for one in ready if remembered(one, seen).refused]
-    if refused and not serves:
-        return refused[:1]
-    return ready
 
 
 def members(seen: Seen, group: str, what: Callable[[Instance, Seen], bool]) -> list[Instance]:
@@ -213,15 +203,17 @@ def counted(placed: list[Instance], target: int, seen: Seen) -> int:
 
 def passing(seen: Seen, group: str) -> int:
     """Live instances beyond what owners in the middle of a rollout are to have; without that, one of each pair."""
-    alive = members(seen, group, is_live)
-    owners = {one.owner for one in members(seen, group, is_passing)}
-    return sum(of_one_owner(seen, group, [one for one in alive if one.owner == owner], owner) for owner in owners)
+    found = 0
+    for owner, outdated in Counter(one.owner for one in members(seen, group, is_passing)).items():
+        alive = [one for one in members(seen, group, is_live) if one.owner == owner]
+        newest = sum(not one.outdated for one in alive)
+        found += min(outdated, newest, max(0, len(alive) - wanted_by(owner, group, seen)))
+    return found
 
 
-def of_one_owner(seen: Seen, group: str, alive: list[Instance], owner: str) -> int:
-    outdated = sum(one.owner == owner for one in members(seen, group, is_passing))
-    wanted = max(one.wanted for one in members(seen, group, lambda one, _: one.owner == owner))
-    return min(outdated, sum(not one.outdated for one in alive), max(0, len(alive) - wanted))
+def wanted_by(owner: str, group: str, seen: Seen) -> int:
+    """Instances that this owner is to have."""
+    return max(one.wanted for one in members(seen, group, lambda one, _: one.owner == owner))
 
 
 def may_join(one: Instance, placed: list[Instance], target: int, seen: Seen) -> bool:
@@ -266,16 +258,16 @@ def affordable(one: Instance, seen: Seen) -> bool:
 
 def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     """Jobs that name no rule have nothing to wait for: ours are created whole at once, and healed like any other."""
+    found = Judgement(complete=True, states=states)
+    if seen.service.assumed:
+        return found
     barriers = {
         one.uid: barred(one, seen) if one.made_by_us else one.label_problem or Reason.NOT_SERVED
         for one in seen.instances
         if states[one.uid] is State.HELD
     }
-    if seen.service.assumed:
-        return Judgement(complete=True, states=states)
-    return Judgement(
-        complete=True,
-        states=states,
+    return replace(
+        found,
         admit=frozenset(uid for uid, barrier in barriers.items() if barrier is None),
         complete_pods=frozenset(one.uid for one in seen.instances if one.made_by_us and is_partial(one, seen)),
         held={uid: barrier for uid, barrier in barriers.items() if barrier is not None},
@@ -286,14 +278,11 @@ def state(one: Instance, seen: Seen) -> State:
     return next(state for state, holds in STATES.items() if holds(one, seen))
 
 
-def restarted_lately(one: Instance, seen: Seen) -> bool:
-    memory = remembered(one, seen)
-    seen_before = memory.restarts >= 0 and one.restarts > memory.restarts
-    return seen_before or (memory.restarted_at > 0 and seen.now - memory.restarted_at < seen.policy.stable_after)
-
-
 def troubled(one: Instance, seen: Seen) -> bool:
-    return bool(one.crashing or one.faulty or one.ended or one.terminating) or restarted_lately(one, seen)
+    memory = remembered(one, seen)
+    restarted = memory.restarts >= 0 and one.restarts > memory.restarts
+    lately = memory.restarted_at > 0 and seen.now - memory.restarted_at < seen.policy.stable_after
+    return bool(one.crashing or one.faulty or one.ended or one.terminating) or restarted or lately
 
 
 STATES: dict[State, Callable[[Instance, Seen], bool]] = {

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from scaler.decide.world import NOBODY, Admit, Complete, Decision, Evict, Revoke
 from scaler.rules.rule import Trade
 from tests.builders import GROUPS, NOW
+from tests.decide.facts import Facts, is_up
 from tests.decide.packing import Pod, can_spoil, packs, room_of
 from tests.decide.small_worlds import Shape, State, key
-from tests.decide.standing import Standing, added, is_up
 
 
 def broken(of: Shape, s: State, made: Decision) -> list[str]:
@@ -20,10 +20,10 @@ def broken(of: Shape, s: State, made: Decision) -> list[str]:
     return _Judge(of, s, made).broken()
 
 
-class _Judge(Standing):
+class _Judge(Facts):
     def __init__(self, of: Shape, s: State, made: Decision) -> None:
         super().__init__(of, s, made.memory)
-        self.before = Standing(of, s)
+        self.before = Facts(of, s)
         self.done: dict[type, list[int]] = {Admit: [], Complete: [], Revoke: [], Evict: []}
         self.for_whom: dict[int, int] = {}
         """Victims, and the services that they are evicted for."""
@@ -95,7 +95,7 @@ class _Judge(Standing):
             lost = {one for one in self.for_whom if one in bound}
             if number == min(lost) and not self.keeps_minimum(bound, lost, least):
                 yield f"S3: {group} of s{team} loses its minimum"
-            if any(place >= 0 and self.nodes[place][0] == "X" for _, place in self.insts[number].pods):
+            if not self.on_ready_nodes(number):
                 yield "S3: a victim on a node that is not ready"
 
     def _beneficiaries(self) -> Iterator[str]:
@@ -105,7 +105,7 @@ class _Judge(Standing):
                 if self.of.teams[team].trade is not Trade.ALWAYS or any(self.jobs[v].team != team for v in victims):
                     yield f"S11: evicted for s{team}, which serves"
                 continue
-            room = added(self.room(), self.to_come(), self.freed([*victims, *self.drained]))
+            room = self.room() + self.to_come() + self.freed([*victims, *self.drained])
             fitting = [choice for choice in self.minimums(team) if packs(room, self.pods_of(choice))]
             if not fitting:
                 yield f"S11: what is evicted for s{team} does not place its minimum"
@@ -115,7 +115,7 @@ class _Judge(Standing):
                 continue  # room may be reserved for the minimum of another service
             for victim in (v for v in victims if self.jobs[v].team != team or self.runs(v)):
                 spared = [v for v in (*victims, *self.drained) if v != victim]
-                less = added(self.room(), self.to_come(), self.freed(spared))
+                less = self.room() + self.to_come() + self.freed(spared)
                 fine = (c for c in fitting if not any(self.before.had_turn(one) for one in c))
                 if any(packs(less, self.pods_of(choice)) for choice in fine):
                     yield f"3b.4: a victim of s{team} could have been spared"

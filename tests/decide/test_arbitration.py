@@ -9,9 +9,9 @@ from scaler.decide.decide import Cache, decide
 from scaler.decide.invariants import violations
 from scaler.decide.world import Admit, Decision, Evict, Preempt, Revoke
 from tests.decide import safety
-from tests.decide.ages import LONG_AGO
 from tests.decide.arbitration_oracle import Opinion, judge
-from tests.decide.small_worlds import Inst, Shape, Spot, State, in_short, initial, shape, view
+from tests.decide.seen import view
+from tests.decide.small_worlds import LONG_AGO, Inst, Shape, Spot, State, in_short, initial, shape
 
 LADDERS = (
     "1P: p", "1P: p p", "2P > 1P: p p", "2P > 1P: p p p", "1P1D: p d", "1P1D: p p d", "1P1D: p d d",

@@ -15,9 +15,10 @@ import pytest
 
 from scaler.decide.decide import Cache, decide
 from tests.builders import NOW
+from tests.decide.facts import Facts
 from tests.decide.liveness import serving
-from tests.decide.small_worlds import GATED, NOT_THERE, Shape, State, act, free, initial, shape, view
-from tests.decide.standing import Standing
+from tests.decide.seen import act, view
+from tests.decide.small_worlds import GATED, NOT_THERE, Shape, State, free, initial, shape
 from tests.parts import short_and_long
 
 SESSION = 15
@@ -88,7 +89,7 @@ def running(start: Start, s: State, ready: set[int], time: int) -> State:
     for n, inst in enumerate(insts):
         if start.of.gates and inst.pods[0] == NOT_THERE and time >= start.made[n]:
             insts[n] = inst._replace(pods=(GATED,) * len(inst.pods))
-        if n in ready and not Standing(start.of, s).runs(n):
+        if n in ready and not Facts(start.of, s).runs(n):
             insts[n] = inst._replace(pods=tuple(("r", place) for _, place in inst.pods))
     return s if insts == list(s.insts) else s._replace(insts=tuple(insts))
 
@@ -98,9 +99,9 @@ def session(of: Shape, s: State, dice: random.Random) -> State:
     room, insts = free(of, s), list(s.insts)
     waiting = [n for n, inst in enumerate(insts) if inst.count("u") == len(inst.pods)]
     for n in sorted(waiting, key=lambda n: (of.jobs[n].letter != "d", dice.random())):
-        job, left, places = of.jobs[n], dict(room), []
+        job, left, places = of.jobs[n], room.copy(), []
         for _ in range(job.pods):
-            fitting = [place for place in job.nodes if left.get(place, 0) >= job.units]
+            fitting = [place for place in job.nodes if left[place] >= job.units]
             if not fitting:
                 break
             places.append(dice.choice(sorted(fitting)))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.decide.alike import representative
 from tests.decide.catalogue import chosen, endless
 from tests.decide.explorer import Explorer
-from tests.decide.small_worlds import Shape, initial, moves, shape, standing_for
+from tests.decide.moves import moves
+from tests.decide.small_worlds import Shape, initial, shape
 
 MOST = 1500
 """States of the largest of them, with something to spare."""
@@ -105,4 +107,4 @@ def test_random_worlds_are_drawn_the_same_for_a_seed() -> None:
 def test_a_world_in_which_nothing_can_move_has_one_state_for_all_orders() -> None:
     of = shape("idle", "a:1x3", "1P: p*2", "1P: p")
     assert not list(moves(of, initial(of)))
-    assert standing_for(of, initial(of)) == initial(of)
+    assert representative(of, initial(of)) == initial(of)

@@ -1,4 +1,4 @@
-"""How a small world stands: what runs, what has a slot, what is missing, what may be spared. Written from the contract.
+"""What is so in a small world: what runs, what has a slot, what is missing, what may be spared, by the contract.
 
 Of what the controller remembers only three things are read: since when an instance is broken, whether its turn is over,
 and whether it had one.
@@ -7,14 +7,15 @@ and whether it had one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
 from scaler.decide.world import Preempt
 from tests.builders import GROUPS, NOW, rule
 from tests.decide.contract import Counts, covers, limited, target_of
 from tests.decide.packing import Pod
-from tests.decide.small_worlds import POLICY, Inst, Shape, State, free, key, uid, unbound_pods, wanted
+from tests.decide.small_worlds import POLICY, Inst, Shape, State, free, key, uid, unbound_pods
 
 
 def is_up(inst: Inst) -> bool:
@@ -22,11 +23,7 @@ def is_up(inst: Inst) -> bool:
     return inst.there and inst.count("u", "s", "r") > 0
 
 
-def added(*rooms: dict[int, int]) -> dict[int, int]:
-    return {place: sum(room.get(place, 0) for room in rooms) for place in set().union(*rooms)}
-
-
-class Standing:
+class Facts:
     """`memory` is what was remembered after looking at this state; by default what the state itself remembers."""
 
     def __init__(self, of: Shape, s: State, memory: Memory | None = None) -> None:
@@ -36,7 +33,7 @@ class Standing:
         self.teams = [team for team in range(len(of.teams)) if any(s.insts[n].there for n in of.of(team))]
         """Services that exist."""
 
-    def room(self) -> dict[int, int]:
+    def room(self) -> Counter[int]:
         """Units that pods can be bound to, by node."""
         return free(self.of, self.s)
 
@@ -55,15 +52,17 @@ class Standing:
         since = self.remembered(number).broken_since
         return is_up(self.insts[number]) and not (since and NOW - since >= POLICY.broken_grace)
 
+    def on_ready_nodes(self, number: int) -> bool:
+        return all(self.nodes[place][0] != "X" for _, place in self.insts[number].pods if place >= 0)
+
     def members(self, team: int, group: str) -> list[int]:
         return [number for number in self.of.of(team) if GROUPS[self.jobs[number].letter] == group]
 
     def ratios(self, team: int) -> list[Counts]:
         """Of its rule, those that are not larger than the smallest with as many instances as are wanted."""
         ladder = rule(self.of.teams[team].ladder)
-        return limited(
-            [{group: ratio.of(group) for group in ladder.groups} for ratio in ladder.ratios], self.s.replicas[team]
-        )
+        every = [{group: ratio.of(group) for group in ladder.groups} for ratio in ladder.ratios]
+        return limited(every, self.s.replicas[team])
 
     def is_limited(self, team: int) -> bool:
         """As many are wanted as its rule names, or fewer."""
@@ -89,7 +88,7 @@ class Standing:
         old = sum(self.jobs[n].outdated and self.runs(n) for n in there)
         new = sum(not self.jobs[n].outdated for n in there)
         in_rollout = bool(mine) and self.of.owner(mine[0]) != ""
-        return len(there) - (min(old, new, max(0, len(there) - wanted(self.of, mine[0]))) if in_rollout else 0)
+        return len(there) - (min(old, new, max(0, len(there) - self.of.wanted(mine[0]))) if in_rollout else 0)
 
     def shares(self, team: int) -> bool:
         """Whether another service that exists could use one of its nodes."""
@@ -101,18 +100,15 @@ class Standing:
 
     def _usable(self, team: int) -> frozenset[int]:
         gone = {n for n, (state, _) in enumerate(self.nodes) if state == "G"}
-        return frozenset().union(
-            *(self.jobs[number].nodes - gone for number in self.of.of(team) if self.insts[number].there)
-        )
+        return frozenset().union(*(self.jobs[n].nodes - gone for n in self.of.of(team) if self.insts[n].there))
 
     def may_evict(self, beneficiary: int, victim: int) -> bool:
         """Whether a service may evict scale-ups of another one."""
         one, other = self.of.teams[beneficiary], self.of.teams[victim]
         if beneficiary == victim or other.protected or self.of.preempt is Preempt.NEVER:
             return False
-        return other.priority < one.priority or (
-            self.of.preempt is Preempt.EQUAL_OR_HIGHER and other.priority == one.priority
-        )
+        equals = self.of.preempt is Preempt.EQUAL_OR_HIGHER and other.priority == one.priority
+        return equals or other.priority < one.priority
 
     def had_turn(self, number: int) -> bool:
         return self.remembered(number).turns is not Turns.NONE
@@ -138,25 +134,24 @@ class Standing:
             return self.has_slot(number) and not self._whole(number)
         return all(phase != "t" or self.nodes[place][0] in "RC" for phase, place in inst.pods)
 
-    def pods_of(self, numbers: tuple[int, ...]) -> list[Pod]:
+    def pods_of(self, numbers: Iterable[int]) -> list[Pod]:
         return [pod for number in numbers for pod in unbound_pods(self.of, self.s, number)]
 
-    def to_come(self) -> dict[int, int]:
-        """Room of pods that are going away on nodes that are ready, for as long as it counts."""
-        room: dict[int, int] = {}
-        for job, inst in zip(self.jobs, self.insts, strict=True):
-            for phase, place in inst.pods:
-                if phase == "t" and self.nodes[place][0] == "R" and inst.ending < POLICY.due_back:
-                    room[place] = room.get(place, 0) + job.units
-        return room
+    def to_come(self) -> Counter[int]:
+        """Room of pods that are going away, for as long as it counts."""
+        return self._held([n for n, inst in enumerate(self.insts) if inst.ending < POLICY.due_back], "t")
 
-    def freed(self, numbers: list[int]) -> dict[int, int]:
-        """Room that these instances hold on schedulable nodes."""
-        room: dict[int, int] = {}
+    def freed(self, numbers: Iterable[int]) -> Counter[int]:
+        """Room that these instances leave behind."""
+        return self._held(numbers, "sr")
+
+    def _held(self, numbers: Iterable[int], phases: str) -> Counter[int]:
+        """Units that pods in such a phase hold on schedulable nodes."""
+        room = Counter[int]()
         for number in numbers:
             for phase, place in self.insts[number].pods:
-                if phase in "sr" and self.nodes[place][0] == "R":
-                    room[place] = room.get(place, 0) + self.jobs[number].units
+                if phase in phases and self.nodes[place][0] == "R":
+                    room[place] += self.jobs[number].units
         return room
 
     def beyond(self, team: int, group: str) -> tuple[list[int], int]:
@@ -170,20 +165,12 @@ class Standing:
         loses it, nor comes nearer to losing it."""
         choices = []
         for group, least in self.smallest(team).items():
-            bound = [n for n in self.members(team, group) if self.insts[n].bound]
-            bound = [
-                n for n in bound if all(self.nodes[place][0] != "X" for _, place in self.insts[n].pods if place >= 0)
-            ]
-            choices.append(list(self._losable(bound, least)))
+            bound = [n for n in self.members(team, group) if self.insts[n].bound and self.on_ready_nodes(n)]
+            sets = [set(c) for size in range(len(bound), -1, -1) for c in itertools.combinations(bound, size)]
+            fine = [lost for lost in sets if self.keeps_minimum(bound, lost, least)]
+            choices.append([sorted(lost) for lost in fine if not any(lost < other for other in fine)])
         for choice in itertools.product(*choices):
             yield [number for part in choice for number in part]
-
-    def _losable(self, bound: list[int], least: int) -> Iterator[list[int]]:
-        sets = [c for size in range(len(bound), -1, -1) for c in itertools.combinations(bound, size)]
-        fine = [set(c) for c in sets if self.keeps_minimum(bound, set(c), least)]
-        for one in fine:
-            if not any(one < other for other in fine):
-                yield sorted(one)
 
     def keeps_minimum(self, bound: list[int], lost: set[int], least: int) -> bool:
         def count(numbers: list[int]) -> tuple[int, int]:

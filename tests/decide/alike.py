@@ -1,30 +1,25 @@
-"""Times of a small world as ages, so that states that differ only in when they were reached are one state.
+"""One state of a small world for all that are alike.
 
-All time limits are multiples of `QUANTUM`. What matters of an age is how many quanta it is; ages beyond the longest
-limit that they are compared with are all alike. Binds and returns of nodes come "after" or "before" the clocks that are
-compared with them: only there an age lies a little beside the limits, and the little is renumbered 1, 2, 3 each time.
-Everything else happens as if it took no time. What nothing hangs on any more is forgotten.
+Nodes of one class and size are interchangeable: one order of them stands for all. Times are ages, and all time limits
+are multiples of `QUANTUM`. What matters of an age is how many quanta it is; ages beyond the longest limit that they are
+compared with are all alike. Binds and returns of nodes come "after" or "before" the clocks that are compared with them:
+only there an age lies a little beside the limits, and the little is renumbered 1, 2, 3 each time. Everything else
+happens as if it took no time. What nothing hangs on any more is forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
 from tests.builders import NOW
-
-if TYPE_CHECKING:
-    from tests.decide.small_worlds import State
+from tests.decide.small_worlds import JUST_NOW, LONG_AGO, Inst, Shape, State, key
 
 QUANTUM = 30
-LONG_AGO = 300
-"""Of a node or a bind: longer ago than anything that is compared with it."""
-JUST_NOW = -1
-"""Of a bind: after everything that is there, before anything that comes."""
-
 CAPS: dict[type, dict[str, int]] = {
     InstanceMemory: {
         "broken_since": 30,
@@ -61,25 +56,21 @@ Change = Callable[[str, float], float]
 def aged(s: State, by: int) -> State:
     """The state so many seconds later, everything else unchanged."""
     memory = _memory(s.memory, lambda _, age: age + by)
-    nodes = tuple((state, _node_age(state, age + by if age < LONG_AGO else age)) for state, age in s.nodes)
+    nodes = tuple((state, min(age + by, LONG_AGO if state == "R" else 90)) for state, age in s.nodes)
     insts = tuple(
         inst._replace(ending=min(inst.ending + by, 90), newest=min(inst.newest + by, 30))
         if inst.ending or inst.newest or any(pod[0] in "tugsr" for pod in inst.pods)
         else inst
         for inst in s.insts
     )
-    bound = s.last_bind if s.last_bind >= LONG_AGO else min(s.last_bind + by, LONG_AGO)
-    return s._replace(memory=memory, nodes=nodes, insts=insts, last_bind=bound)
+    return s._replace(memory=memory, nodes=nodes, insts=insts, last_bind=min(s.last_bind + by, LONG_AGO))
 
 
-def _node_age(state: str, age: int) -> int:
-    return min(age, LONG_AGO if state == "R" else 90)
-
-
-def regular(s: State, bound: Mapping[str, int]) -> State:
-    """The state that stands for all that are alike, as far as times and memory go. `bound`: bound pods by service."""
-    s = s._replace(memory=_forgotten(s.memory, bound))
-    s = _binds(s)
+def representative(of: Shape, s: State) -> State:
+    """The one state that stands for all that are alike."""
+    bound = {str(key(team)): sum(s.insts[n].bound for n in of.of(team)) for team in range(len(of.teams))}
+    s = _in_order(of, s._replace(insts=tuple(_remembered(of, inst) for inst in s.insts)))
+    s = _binds(s._replace(memory=_forgotten(s.memory, bound)))
     sharp = {"turn_since", "last_bind", *_returns(s)}
     if "node" not in sharp:
         s = s._replace(nodes=tuple((state, LONG_AGO if state == "R" else age) for state, age in s.nodes))
@@ -91,23 +82,15 @@ def regular(s: State, bound: Mapping[str, int]) -> State:
     def change(name: str, age: float) -> float:
         return age - _small(age) + (new[_small(age)] if name in sharp else 0)
 
+    def whole(name: str, age: int) -> int:
+        return age if age >= LONG_AGO else int(change(name, age))
+
     return s._replace(
         memory=_memory(s.memory, change),
-        nodes=tuple((state, _whole(change, _name(state), age)) for state, age in s.nodes),
-        insts=tuple(
-            inst._replace(ending=_whole(change, "", inst.ending), newest=_whole(change, "", inst.newest))
-            for inst in s.insts
-        ),
-        last_bind=_whole(change, "last_bind", s.last_bind),
+        nodes=tuple((state, whole("node" if state == "R" else "", age)) for state, age in s.nodes),
+        insts=tuple(inst._replace(ending=whole("", inst.ending), newest=whole("", inst.newest)) for inst in s.insts),
+        last_bind=whole("last_bind", s.last_bind),
     )
-
-
-def _whole(change: Change, name: str, age: int) -> int:
-    return age if age >= LONG_AGO else int(change(name, age))
-
-
-def _name(state: str) -> str:
-    return "node" if state == "R" else ""
 
 
 def _small(age: float) -> float:
@@ -119,21 +102,10 @@ def _ages(s: State) -> Iterator[tuple[str, float]]:
     yield from (("node", age) for state, age in s.nodes if state == "R" and age < LONG_AGO)
     if s.last_bind < LONG_AGO:
         yield "last_bind", s.last_bind
-    yield from _times(s.memory)
-    for one in s.memory.services.values():
-        yield from _times(one)
-        for each in one.instances.values():
-            yield from _times(each)
-
-
-def _times(one: msgspec.Struct) -> Iterator[tuple[str, float]]:
-    for name, cap in CAPS[type(one)].items():
-        value = getattr(one, name)
-        if value:
-            yield name, min(NOW - value, cap)
-
-
-# What nothing hangs on
+    for one in (s.memory, *_clocks(s.memory)):
+        for name, cap in CAPS[type(one)].items():
+            if value := getattr(one, name):
+                yield name, min(NOW - value, cap)
 
 
 def _clocks(memory: Memory) -> Iterator[ServiceMemory | InstanceMemory]:
@@ -221,3 +193,41 @@ def _changed(one: _Timed, change: Change) -> _Timed:
             age = min(change(name, min(NOW - value, cap)), cap)
             changes[name] = NOW - (1 if cap == 0 and age >= 0 else age)
     return msgspec.structs.replace(one, **changes) if changes else one
+
+
+def _in_order(of: Shape, s: State) -> State:
+    """Nodes of one class and size by what is on them."""
+    on: list[list[tuple[int, str]]] = [[] for _ in of.nodes]
+    for number, inst in enumerate(s.insts):
+        for phase, place in inst.pods:
+            if place >= 0:
+                on[place].append((number, phase))
+    order = list(range(len(of.nodes)))
+    for alike in _alike(of):
+        ranked = sorted(alike, key=lambda n: (not on[n], sorted(on[n]), s.nodes[n]))
+        for place, old in zip(alike, ranked, strict=True):
+            order[old] = place
+    if order == list(range(len(order))):
+        return s
+    nodes = [state for _, state in sorted(zip(order, s.nodes, strict=True))]
+    insts = tuple(inst.having((phase, order[at] if at >= 0 else at) for phase, at in inst.pods) for inst in s.insts)
+    return s._replace(nodes=tuple(nodes), insts=insts)
+
+
+@lru_cache(maxsize=1 << 10)
+def _alike(of: Shape) -> tuple[tuple[int, ...], ...]:
+    kinds: dict[tuple[str, int], list[int]] = {}
+    for number, kind in enumerate(of.nodes):
+        kinds.setdefault(kind, []).append(number)
+    return tuple(tuple(numbers) for numbers in kinds.values() if len(numbers) > 1)
+
+
+def _remembered(of: Shape, inst: Inst) -> Inst:
+    """All that still matters of an instance."""
+    ending = inst.ending if inst.count("t") else 0
+    matters = of.gates and inst.bound and inst.count(".", "t")
+    newest = inst.newest if matters else 0
+    spent = min(inst.spent, of.budget)
+    if (ending, newest, spent) == (inst.ending, inst.newest, inst.spent):
+        return inst
+    return inst._replace(ending=ending, newest=newest, spent=spent)
