@@ -56,23 +56,24 @@ def template(*, app: str = "mindie-ms-server", npus: int = 8, **spec: Any) -> Ob
     return {"metadata": {"labels": {"app": app}}, "spec": {**spec, "containers": [container]}}
 
 
+def group(name: str, num: object, size: object = "1") -> dict[str, Any]:
+    return {"group_name": name, "group_num": num, "server_num_per_group": size}
+
+
+def document(*ratios: Mapping[str, int | tuple[int, int]], **more: Any) -> dict[str, Any]:
+    """`document({"group0": 2, "group1": (1, 4)}, ...)`, the largest first: counts, or (count, pods per instance)."""
+    pairs = [{name: (said, 1) if isinstance(said, int) else said for name, said in ratio.items()} for ratio in ratios]
+    entries = [{"group_list": [group(name, str(n), str(size)) for name, (n, size) in pair.items()]} for pair in pairs]
+    return {"version": "1.0", "elastic_scaling_list": entries, **more}
+
+
 def rule_document(*ratios: Mapping[str, int], pods: int | Mapping[str, int] = 1) -> str:
-    """`rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})`, the largest first; `pods` of each
-    instance, or of each by group."""
-    entries = [
-        {
-            "group_list": [
-                {
-                    "group_name": group,
-                    "group_num": str(number),
-                    "server_num_per_group": str(pods if isinstance(pods, int) else pods[group]),
-                }
-                for group, number in ratio.items()
-            ]
-        }
+    """The text of a document; `pods` of each instance, or of each by group."""
+    sized = [
+        {name: (number, pods if isinstance(pods, int) else pods[name]) for name, number in ratio.items()}
         for ratio in ratios
     ]
-    return json.dumps({"version": "1.0", "elastic_scaling_list": entries})
+    return json.dumps(document(*sized))
 
 
 TWO_P_ONE_D = rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})

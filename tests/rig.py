@@ -25,6 +25,7 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.settings import Settings
+from scaler.sim.actors import objects
 from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.cluster import SimCluster
 from tests.jobs import NAMESPACE, node
@@ -99,29 +100,22 @@ class Rig:
     # what a test sees
 
     def pods_of(self, job: str) -> list[Object]:
-        return [
-            pod
-            for pod in self.cluster.peek(PODS, NAMESPACE)
-            if any(owner["name"] == job for owner in pod["metadata"].get("ownerReferences", ()))
-        ]
+        return [pod for pod in self.cluster.peek(PODS, NAMESPACE) if objects.controller(pod).get("name") == job]
 
     def with_pods(self) -> set[str]:
-        return {
-            owner["name"]
-            for pod in self.cluster.peek(PODS, NAMESPACE)
-            for owner in pod["metadata"].get("ownerReferences", ())
-        }
+        owners = [objects.controller(pod) for pod in self.cluster.peek(PODS, NAMESPACE)]
+        return {owner["name"] for owner in owners if owner}
 
     def leaving(self) -> set[str]:
         """Instances with pods that are being deleted."""
-        leaving = [pod for pod in self.cluster.peek(PODS, NAMESPACE) if "deletionTimestamp" in pod["metadata"]]
-        return {owner["name"] for pod in leaving for owner in pod["metadata"]["ownerReferences"]}
+        leaving = [pod for pod in self.cluster.peek(PODS, NAMESPACE) if objects.terminating(pod)]
+        return {objects.controller(pod)["name"] for pod in leaving}
 
     def with_pod_group(self) -> set[str]:
-        return {group["metadata"]["ownerReferences"][0]["name"] for group in self.cluster.peek(POD_GROUPS, NAMESPACE)}
+        return {objects.controller(group)["name"] for group in self.cluster.peek(POD_GROUPS, NAMESPACE)}
 
     def services(self) -> set[str]:
-        return {service["metadata"]["name"] for service in self.cluster.peek(SERVICES, NAMESPACE)}
+        return {objects.name(service) for service in self.cluster.peek(SERVICES, NAMESPACE)}
 
     def reason(self, job: str) -> str:
         """The reason of the last decision about the job."""
@@ -130,38 +124,37 @@ class Rig:
 
     def words(self, job: str) -> str:
         """Reason and message of the job's last condition."""
-        (status,) = [j.get("status", {}) for j in self.cluster.peek(ASCEND_JOBS) if j["metadata"]["name"] == job]
-        last = status["conditions"][-1]
+        (found,) = [one for one in self.cluster.peek(ASCEND_JOBS) if objects.name(one) == job]
+        last = found["status"]["conditions"][-1]
         return f"{last['type']} {last['reason']}: {last['message']}"
 
     def config_map(self, name: str) -> Object | None:
-        found = [cm for cm in self.cluster.peek(CONFIG_MAPS, NAMESPACE) if cm["metadata"]["name"] == name]
-        return found[0] if found else None
+        return next((cm for cm in self.cluster.peek(CONFIG_MAPS, NAMESPACE) if objects.name(cm) == name), None)
 
     def said(self, rule: str = "rule", job_id: str = "mindie") -> Object:
         """The status of the service's ElasticService; {} without one."""
         about = {"rule": rule, "jobID": job_id}
-        found = [one for one in self.cluster.peek(ELASTIC_SERVICES, NAMESPACE) if about.items() <= one["spec"].items()]
-        return found[0].get("status", {}) if found else {}
+        services = self.cluster.peek(ELASTIC_SERVICES, NAMESPACE)
+        return next((one.get("status", {}) for one in services if about.items() <= one["spec"].items()), {})
 
     def events(self) -> set[tuple[str, str]]:
         return {(event["involvedObject"]["name"], event["reason"]) for event in self.cluster.peek(EVENTS)}
 
     def writes(self, client: str = "scaler") -> list[str]:
         """What the controller wrote, `verb plural name`, refused writes too."""
-        return [f"{w.verb} {w.resource.plural} {w.name}" for w in self.cluster.audit if w.client == client]
+        return [f"{write.verb} {write.resource.plural} {write.name}" for write in self.cluster.writes(client)]
 
 
 @asynccontextmanager
 async def rig(
-    *objects: Object, interceptor: Interceptor | None = None, cluster: SimCluster | None = None,
+    *before: Object, interceptor: Interceptor | None = None, cluster: SimCluster | None = None,
     through: Through = lambda api: api, **settings: Any,
 ) -> AsyncIterator[Rig]:  # fmt: skip
-    """A running controller; `objects` exist before it starts. It must still be alive at the end. `through`: what
+    """A running controller; `before` exist before it starts. It must still be alive at the end. `through`: what
     stands between it and its client, where an interceptor does not do."""
     clock = Clock(START)
     made = Rig(cluster or SimCluster(clock))
-    made.apply(*objects)
+    made.apply(*before)
     async with controller(made, clock, interceptor=interceptor, through=through, **settings):
         await made.settle()
         yield made

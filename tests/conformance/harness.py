@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -83,19 +83,15 @@ class Cluster:
     async def events(self, resource: Resource, version: str, count: int, **how: Any) -> list[WatchEvent[Object]]:
         """The first events after `version`, bookmarks left out."""
         found: list[WatchEvent[Object]] = []
-        watch = self.kube.watch(resource, self.namespace, resource_version=version, timeout_seconds=10, **how)
-        async with aclosing(aiter_of(watch)) as stream:
+        async with aclosing(
+            self.kube.watch(resource, self.namespace, resource_version=version, timeout_seconds=10, **how)
+        ) as stream:
             async for event in stream:
                 if event.type is not EventType.BOOKMARK:
                     found.append(event)
                 if len(found) >= count:
                     break
         return found
-
-
-def aiter_of(watch: AsyncIterator[WatchEvent[Object]]) -> Any:
-    """KubeApi promises an iterator; both implementations give a generator, which has to be closed."""
-    return watch
 
 
 def case(function: Case) -> Case:

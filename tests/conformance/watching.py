@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from scaler.kube.api import CONFIG_MAPS, EventType, PatchType
 from scaler.kube.errors import ExpiredError
-from tests.conformance.harness import Cluster, aiter_of, case, refused
+from tests.conformance.harness import Cluster, case, refused
 
 
 @case
@@ -93,7 +93,7 @@ async def watch_from_a_forgotten_version_has_expired(cluster: Cluster) -> None:
 async def watch_ends_by_itself_when_its_time_is_up(cluster: Cluster) -> None:
     version = await cluster.version(CONFIG_MAPS)
     watch = cluster.kube.watch(CONFIG_MAPS, cluster.namespace, resource_version=version, timeout_seconds=1)
-    async with asyncio.timeout(10), aclosing(aiter_of(watch)) as stream:
+    async with asyncio.timeout(10), aclosing(watch) as stream:
         events = [event async for event in stream]
     assert all(event.type is EventType.BOOKMARK for event in events)
 
@@ -104,7 +104,7 @@ async def bookmark_tells_a_version_to_go_on_from(cluster: Cluster) -> None:
     version = await cluster.version(CONFIG_MAPS)
     watch = cluster.kube.watch(CONFIG_MAPS, cluster.namespace, resource_version=version, timeout_seconds=130)
     await cluster.create(CONFIG_MAPS, cluster.config_map("a"))
-    async with asyncio.timeout(130), aclosing(aiter_of(watch)) as stream:
+    async with asyncio.timeout(130), aclosing(watch) as stream:
         async for event in stream:
             if event.type is EventType.BOOKMARK:
                 break

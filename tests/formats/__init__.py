@@ -61,7 +61,8 @@ async def _story() -> dict[str, Any]:
     on = Rig(SimCluster(clock))
     on.observe = lambda world, decision: worlds.append(world)  # type: ignore[method-assign]  # noqa: ARG005
     on.apply(ROOMY, rule_config_map(RULE, trade="off"), job("p0"), job("p1"), job("d0", pods=2))
-    on.apply(rule_config_map(name="gates"), *(_gated(name) for name in ("q0", "q1", "q2", "e0")))
+    on.apply(rule_config_map(name="gates"), *_gated("engine-5d8", "group0", "q0", "q1", "q2"))
+    on.apply(*_gated("decoder-77f", "group1", "e0"))
     async with controller(on, clock, **ELECTED):
         await on.settle(20)  # a Lease that nobody gave back is waited for
         await on.start("p0", "d0")
@@ -70,24 +71,21 @@ async def _story() -> dict[str, Any]:
         await on.settle(5)
         await on.start("p1")
         for gated in ("q0", "e0", "q1"):
-            await _start(on, gated)
+            (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == gated]
+            await on.bind(pod, "roomy")
+            await on.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+            await on.settle(5)
         await on.settle(40)
     objects = [obj for resource in KEPT for obj in on.cluster.peek(resource)]
     return {"objects": objects, "world": json.loads(msgspec.json.encode(worlds[-1]))}
 
 
-def _gated(name: str) -> Object:
-    """A pod of a ReplicaSet, as admission and Volcano leave it."""
-    owner, group = ("engine-5d8", "group0") if name.startswith("q") else ("decoder-77f", "group1")
+def _gated(owner: str, group: str, *names: str) -> list[Object]:
+    """Pods of a ReplicaSet, as admission and Volcano leave them."""
     notes = {DELETION_COST: HELD_COST, POD_GROUP: f"podgroup-uid-{owner}"}
-    return held(name, group, owner=owner, rule="gates", annotations=notes, scheduler="volcano")
-
-
-async def _start(on: Rig, name: str) -> None:
-    (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == name]
-    await on.bind(pod, "roomy")
-    await on.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
-    await on.settle(5)
+    return [
+        held(name, group, owner=owner, rule="gates", annotations=notes, scheduler="volcano") for name in names
+    ]  # fmt: skip
 
 
 def furnished(cluster: SimCluster, objects: list[Object]) -> None:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-
-class Metadata(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
+from scaler.kube.metadata import Metadata
 
 
 class Thing(msgspec.Struct):
@@ -34,8 +29,8 @@ def record(thing: Thing) -> Record | None:
     return Record(meta.namespace, meta.name, meta.uid, meta.resource_version, data=thing.data)
 
 
-def thing(name: str, version: int, *, uid: str = "", namespace: str = "ns", data: str = "") -> Thing:
-    meta = Metadata(name=name, namespace=namespace, uid=uid or f"uid-{name}", resource_version=str(version))
+def thing(name: str, version: int, *, namespace: str = "ns", data: str = "") -> Thing:
+    meta = Metadata(name=name, namespace=namespace, uid=f"uid-{name}", resource_version=str(version))
     return Thing(meta, data)
 
 

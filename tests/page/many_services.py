@@ -58,13 +58,10 @@ def where(number: int, name: str) -> str:
 def bound(number: int, found: Object) -> list[Object]:
     """The pods of a job as the API server has it."""
     name = found["metadata"]["name"]
+    if name in lost(number):
+        return []
     made = pods(read_job(found), found, "").values()
-    return [] if name in lost(number) else [_on(pod, where(number, name)) for pod in made]
-
-
-def _on(pod: Object, place: str) -> Object:
-    pod["spec"]["nodeName"] = place
-    return pod
+    return [pod | {"spec": pod["spec"] | {"nodeName": where(number, name)}} for pod in made]
 
 
 async def fill(cluster: SimCluster, clock: Clock, services: int) -> None:

@@ -8,22 +8,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.jobs import document
+
 NAMES = ("group0", "group1", "decode")
-
-
-def group(name: str, num: object, size: object = "1") -> dict[str, Any]:
-    return {"group_name": name, "group_num": num, "server_num_per_group": size}
-
-
-def document(*ratios: Mapping[str, int | tuple[int, int]], **more: Any) -> dict[str, Any]:
-    """`document({"group0": 2, "group1": (1, 4)}, ...)`: counts, or (count, pods per instance)."""
-    entries = [{"group_list": [_group(name, said) for name, said in ratio.items()]} for ratio in ratios]
-    return {"version": "1.0", "elastic_scaling_list": entries, **more}
-
-
-def _group(name: str, said: int | tuple[int, int]) -> dict[str, Any]:
-    num, size = said if isinstance(said, tuple) else (said, 1)
-    return group(name, str(num), str(size))
 
 
 def text(*ratios: Mapping[str, int | tuple[int, int]], **more: Any) -> str:

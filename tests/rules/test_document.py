@@ -15,7 +15,8 @@ from scaler.rules.finding import pointer
 from scaler.rules.limits import MAX_BYTES, MAX_GROUPS, MAX_INSTANCES, MAX_PODS, MAX_RATIOS
 from scaler.rules.rule import Ratio, Rule, RuleOptions
 from scaler.tools.linting.document import examine, read_document
-from tests.rules.documents import TWO_TO_ONE, document, good_documents, group, odd_documents, text
+from tests.jobs import document, group
+from tests.rules.documents import TWO_TO_ONE, good_documents, odd_documents, text
 
 
 def found(*ratios: dict[str, Any], **more: Any) -> list[tuple[str, str]]:

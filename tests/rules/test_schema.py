@@ -10,7 +10,8 @@ from hypothesis import example, given
 
 from scaler.rules.shape import UNKNOWN, shape_errors
 from scaler.tools.linting.document import json_schema
-from tests.rules.documents import TWO_TO_ONE, document, good_documents, group, odd_documents
+from tests.jobs import document, group
+from tests.rules.documents import TWO_TO_ONE, good_documents, odd_documents
 
 CHECKED_IN = Path(__file__).parents[2] / "schemas" / "elastic_scaling.schema.json"
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())

@@ -61,17 +61,13 @@ def storm_service(name: str = "storm", replicas: int = 1, **roles: Object) -> Ob
     return manifest(STORM_SERVICES, name, spec=whole)
 
 
-def infer_service_set(name: str = "qwen", replicas: int = 1, **roles: Object) -> Object:
+def infer_service_set(name: str = "qwen", **roles: Object) -> Object:
     """Roles by name: `prefill={"replicas": 2, "pods": 2}`, each an instance of a StatefulSet of so many pods."""
     listed = []
     for role, parts in roles.items():
         pod = parts.pop("pod", None) or template(labels={"app": f"{name}-{role}"})
         kind = {"apiVersion": "apps/v1", "kind": parts.pop("kind", "StatefulSet")}
-        inner = {
-            "replicas": parts.pop("pods", 1),
-            "selector": {"matchLabels": {"app": f"{name}-{role}"}},
-            "template": pod,
-        }
+        selector = {"matchLabels": {"app": f"{name}-{role}"}}
+        inner = {"replicas": parts.pop("pods", 1), "selector": selector, "template": pod}
         listed.append({"name": role, "workload": kind, "spec": inner, **parts})
-    whole = {"replicas": replicas, "template": {"roles": listed}}
-    return manifest(INFER_SERVICE_SETS, name, spec=whole)
+    return manifest(INFER_SERVICE_SETS, name, spec={"replicas": 1, "template": {"roles": listed}})

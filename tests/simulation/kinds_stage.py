@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from scaler.kube.api import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, Object
+from scaler.kube.api import NAMESPACES, PODS, Object
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Mode
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node, node_object
 from scaler.sim.apiserver.client import Interceptor
+from scaler.sim.stories.manifests import apply, delete
 from scaler.sim.stories.play import ADMISSION, real_controller
 from tests.chaos.decisions import Decisions
 from tests.chaos.patches import held
@@ -29,7 +30,6 @@ from tests.jobs import QUEUE, manifest
 from tests.rig import at_work
 from tests.sim.stage import Stage
 from tests.simulation.actors import machines, owners
-from tests.simulation.applying import apply
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
 
 LOOK, MOMENT = 0.5, 3.0
@@ -70,13 +70,6 @@ class KindsStage(Stage):
             self._nodes[spec.name] = spec
             self.cluster.apply([node_object(spec)])
 
-    async def remove_empty_nodes(self, number: int) -> None:
-        """Take nodes away on which nothing runs."""
-        used = {objects.node_of(pod) for pod in self.cluster.peek(PODS)}
-        for name in [name for name in self._nodes if name not in used][:number]:
-            await self.cluster.delete(NODES, None, name)
-            del self._nodes[name]
-
     async def rule(self, *ratios: Ratio) -> None:
         self.cluster.apply([rule(self.spot, self.kind, *ratios)])
 
@@ -86,8 +79,16 @@ class KindsStage(Stage):
         await self.apply_all(self.kind.objects(spot, (prefills, decodes)))
 
     async def apply_all(self, made: Sequence[Object]) -> None:
-        """Like `apply`, with anything at all."""
-        self._applied = await apply(self.cluster, made, prune=self._applied)
+        """Like `apply`, with anything at all. A pod that is there stays as it is: of a pod nothing can be changed."""
+        wanted = {(obj["kind"], objects.name(obj)) for obj in made}
+        for obj in self._applied:
+            if (obj["kind"], objects.name(obj)) not in wanted:
+                await delete(self.cluster, obj)
+        pods = {objects.name(pod) for pod in self.cluster.peek(PODS, self.spot.namespace)}
+        for obj in made:
+            if obj["kind"] != "Pod" or objects.name(obj) not in pods:
+                await apply(self.cluster, obj)
+        self._applied = made
 
     async def lose_node_of(self, group: str) -> str:
         """A node under a running instance of the group is no longer ready; its name."""
@@ -120,10 +121,6 @@ class KindsStage(Stage):
         said = view_of(self.cluster).reasons
         return [said.get((one.service, one.name), "") for one in self.instances(group)]
 
-    def warned_about(self, warning: str) -> set[str]:
-        """The names of instances about which there is an event with this reason."""
-        return {event["involvedObject"]["name"] for event in self.cluster.peek(EVENTS) if event["reason"] == warning}
-
     def running_uids(self) -> set[str]:
         return {objects.uid(pod) for pod in self.cluster.peek(PODS) if objects.phase(pod) == "Running"}
 
@@ -152,11 +149,6 @@ class KindsStage(Stage):
             for one in view_of(self.cluster).instances
         ]
         return "\n".join([f"{self.counts()} {self.decisions.targets} {self.witness.failures}", *lines])
-
-    def left_behind(self) -> list[str]:
-        """Pods, PodGroups and ConfigMaps of the service, once it is deleted."""
-        kinds = (PODS, POD_GROUPS, CONFIG_MAPS)
-        return [objects.name(o) for kind in kinds for o in self.cluster.peek(kind, self.spot.namespace)]
 
     # the witnesses
 

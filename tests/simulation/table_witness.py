@@ -30,19 +30,14 @@ class TableWitness(StandIn):
         self._last: dict[str, tuple[str, int]] = {}
 
     async def _round(self) -> float | None:
-        self._look()
-        return GRACE / 4 if self._since else None
-
-    def _look(self) -> None:
         """Judge everything as it is now."""
         now = self._clock.now()
         found: dict[str, str] = {}
-        for cm in self.mirror.all(CONFIG_MAPS):
-            if objects.name(cm).startswith("rings-config-"):
-                self._follow(cm)
-                found[objects.name(cm)] = self._judge(cm)
-            elif objects.name(cm).startswith("global-ranktable-"):
-                found[objects.name(cm)] = self._judge_global(cm)
+        for cm in self._all("rings-config-"):
+            self._follow(cm)
+            found[objects.name(cm)] = self._judge(cm)
+        for cm in self._all("global-ranktable-"):
+            found[objects.name(cm)] = self._judge_global(cm)
         before, self._since = self._since, {}
         for name, problem in found.items():
             if problem:
@@ -51,21 +46,18 @@ class TableWitness(StandIn):
                 if now - since > GRACE:
                     self.wrong.append(f"{name} at {now - START:.1f} s: {problem}")
                     self._since[name] = (problem, now)
+        return GRACE / 4 if self._since else None
+
+    def _all(self, prefix: str) -> list[Object]:
+        return [cm for cm in self.mirror.all(CONFIG_MAPS) if objects.name(cm).startswith(prefix)]
 
     def statuses(self) -> dict[str, str]:
-        return {
-            objects.name(cm): json.loads(cm["data"]["hccl.json"])["status"]
-            for cm in self.mirror.all(CONFIG_MAPS)
-            if objects.name(cm).startswith("rings-config-")
-        }
+        tables = self._all("rings-config-")
+        return {objects.name(cm): json.loads(cm["data"]["hccl.json"])["status"] for cm in tables}
 
     def listed(self) -> set[str]:
         """The jobs in the global rank tables."""
-        tables = [
-            json.loads(cm["data"]["global_ranktable"])
-            for cm in self.mirror.all(CONFIG_MAPS)
-            if objects.name(cm).startswith("global-ranktable-")
-        ]
+        tables = [json.loads(cm["data"]["global_ranktable"]) for cm in self._all("global-ranktable-")]
         return {group["job"] for table in tables for group in table["server_group_list"] if "job" in group}
 
     def _follow(self, cm: Object) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from scaler.kube.api import CONFIG_MAPS, EVENTS, POD_GROUPS, PODS
 from scaler.sim import loop
 from scaler.sim.actors import objects
 from scaler.sim.stories.play import silence_logs
@@ -134,7 +135,8 @@ def test_where_nothing_holds_pods_none_is_deleted_and_every_instance_is_reported
             await on.apply(3, 1)
             await asyncio.sleep(60)
             assert [write for write in on.cluster.writes("scaler") if write.verb == "delete"] == []
-            reported = on.warned_about("HoldNotPossible")
+            events = [event for event in on.cluster.peek(EVENTS) if event["reason"] == "HoldNotPossible"]
+            reported = {event["involvedObject"]["name"] for event in events}
             made = [one for one in on.instances("prefill") if one.pods]
             names = [{one.name, *(objects.name(pod) for pod in one.pods)} for one in made]
             assert [known for known in names if known.isdisjoint(reported)] == []
@@ -148,8 +150,12 @@ def test_nothing_is_left_when_it_is_deleted(kind: Kind) -> None:
         async with kinds_stage(kind) as on:
             await started(on)
             await on.apply_all([])
-            own = {"qwen"}
-            await on.until(lambda: set(on.left_behind()) <= own, "nothing left", within=400)
+
+            def left() -> set[str]:
+                found = [obj for kind in (PODS, POD_GROUPS, CONFIG_MAPS) for obj in on.cluster.peek(kind, "infer")]
+                return {objects.name(obj) for obj in found}
+
+            await on.until(lambda: left() <= {"qwen"}, "nothing left", within=400)
 
     run(story())
 

@@ -7,6 +7,7 @@ often they were all made anew before: uids differ, names where the maker draws t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -45,23 +46,15 @@ def facts(pod: Object) -> LabelledMetadata:
 
 
 def plain(pods: Object, again: int = 0) -> Instances:
-    """spec.replicas pods that a person applied."""
-    spec, name = pods["spec"], pods["metadata"]["name"]
-    return [[_pod(spec["template"], f"{name}-{i}", "", again)] for i in range(spec["replicas"])]
-
-
-def annotated(pods: Object, again: int = 0) -> Instances:
-    """spec.replicas times spec.size pods that a person applied with annotations that say which belong together."""
-    spec, name = pods["spec"], pods["metadata"]["name"]
-    said = [
-        {"mind-cluster/instance": f"{name}-{i}", "mind-cluster/instance-size": str(spec["size"])}
-        for i in range(spec["replicas"])
-    ]
-    numbers = range(spec["size"])
-    return [
-        [_pod(spec["template"], f"{name}-{i}-{n}", "", again, annotations=said[i]) for n in numbers]
-        for i in range(spec["replicas"])
-    ]
+    """spec.replicas pods that a person applied; with spec.size so many pods each, whose annotations say it."""
+    spec, name, made = pods["spec"], pods["metadata"]["name"], []
+    for instance in [f"{name}-{i}" for i in range(spec["replicas"])]:
+        said = {"mind-cluster/instance": instance, "mind-cluster/instance-size": str(spec["size"])}
+        names = [f"{instance}-{n}" for n in range(spec["size"])]
+        if spec["size"] == 1:
+            said, names = {}, [instance]
+        made.append([_pod(spec["template"], pod, "", again, annotations=said) for pod in names])
+    return made
 
 
 def deployment(deployment: Object, again: int = 0, revision: str = "5d9c7f6b4") -> Instances:
@@ -155,30 +148,23 @@ def role_based_group(rbg: Object, again: int = 0) -> Instances:
     """Stateful roles; with spec.size a leader and workers, else single pods."""
     name, spec = rbg["metadata"]["name"], rbg["spec"]
     labels = {f"{RBG}/group-name": name, f"{RBG}/role-name": spec["role"], "controller-revision-hash": "7d"}
-    size = spec.get("size", 1)
+    size, made = spec.get("size", 1), []
     labels[f"{RBG}/component-size"] = str(size)
-    return [
-        [_component(spec, f"{name}-{spec['role']}-{index}", n, size, labels, again) for n in range(size)]
-        for index in range(spec["replicas"])
-    ]
-
-
-def _component(spec: Object, instance: str, number: int, size: int, labels: Mapping[str, str], again: int) -> Object:
-    component = spec["role"] if size == 1 else "worker" if number else "leader"
-    named = {**labels, f"{RBG}/role-instance-name": instance, f"{RBG}/component-name": component}
-    name = instance if size == 1 else f"{instance}-{number}"
-    return _pod(spec["template"], name, f"workloads.x-k8s.io/v1alpha2 RoleInstance {instance}", again, labels=named)
+    for instance in [f"{name}-{spec['role']}-{index}" for index in range(spec["replicas"])]:
+        owner = f"workloads.x-k8s.io/v1alpha2 RoleInstance {instance}"
+        parts = [("", spec["role"])] if size == 1 else [(f"-{n}", "worker" if n else "leader") for n in range(size)]
+        named = {**labels, f"{RBG}/role-instance-name": instance}
+        made.append([
+            _pod(spec["template"], instance + end, owner, again, labels={**named, f"{RBG}/component-name": part})
+            for end, part in parts
+        ])  # fmt: skip
+    return made
 
 
 def _pod(
-    template: Object,
-    name: str,
-    owner: str,
-    again: int,
-    *,
-    labels: Mapping[str, str] | None = None,
+    template: Object, name: str, owner: str, again: int, *, labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
-) -> Object:
+) -> Object:  # fmt: skip
     """`owner` is `apiVersion kind name`, or "" for none."""
     meta = template.get("metadata") or {}
     made: Object = {
@@ -235,23 +221,20 @@ def _infer(kind: str) -> Object:
     return obj("qwen", replicas=2, template={"roles": roles})
 
 
-def _unseen(lws: Object, again: int = 0) -> Instances:
-    return leader_worker_set(lws, again, webhook=False)
-
-
-_SETS = obj("p", replicas=3, template=template())
+_SETS = obj("p", replicas=3, size=1, template=template())
 _GROUPS = obj("p", replicas=3, size=2, template=template())
 _LWS = obj("vllm", replicas=3, leaderWorkerTemplate={"size": 3, "workerTemplate": template()})
+_UNSEEN = partial(leader_worker_set, webhook=False)
 _ROLE = obj("rbg", role="prefill", replicas=2, template=template())
 _ROLE_OF_TWO = obj("rbg", role="decode", replicas=2, size=2, template=template())
 
 SAMPLES = (
     Sample("pods", "Pod", plain, _SETS, size=1, mortal=True),
-    Sample("annotated pods", "Pod", annotated, _GROUPS, size=2),
+    Sample("annotated pods", "Pod", plain, _GROUPS, size=2),
     Sample("Deployment", "Deployment", deployment, _SETS, size=1, mortal=True),
     Sample("StatefulSet", "StatefulSet", stateful_set, _SETS, size=1),
     Sample("LeaderWorkerSet", "LeaderWorkerSet", leader_worker_set, _LWS, size=3),
-    Sample("LeaderWorkerSet unseen by its webhook", "LeaderWorkerSet", _unseen, _LWS, size=3),
+    Sample("LeaderWorkerSet unseen by its webhook", "LeaderWorkerSet", _UNSEEN, _LWS, size=3),
     Sample("StormService", "StormService", storm_service, storm(), size=1, mortal=True),
     Sample("stateful StormService", "StormService", storm_service, storm(stateful=True), size=1),
     Sample(
