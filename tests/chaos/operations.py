@@ -26,7 +26,8 @@ from tests.chaos.witness import HealthyTenant
 from tests.chaos.world import HEALTHY, Service, World
 from tests.chaos.writes import LEASE, OWN_SUFFIXES
 from tests.deployed_operator import DEPLOYMENT, deployment
-from tests.simulation import applying, kinds
+from tests.sim.manifests import apply_pruned
+from tests.simulation import kinds
 from tests.simulation.kinds import Ratio
 
 BROKEN = ("{", "", "[]", '{"elastic_scaling_list": [{}]}')
@@ -225,13 +226,14 @@ class Operations:
             # Ascend Operator takes the pods of the job before for the new one's, and never looks again when they go.
             raise NotFoundError(404, "NotFound", "not with this operator")
         elif event.what == "applied anew":
-            await applying.apply(self._cluster, (), prune=self._applied[service.name])
+            await apply_pruned(self._cluster, (), self._applied[service.name])
         await self.apply(service)
 
     async def apply(self, service: Service) -> None:
         """`kubectl apply --prune` of what the user of a service whose pods others make wrote last."""
         made, before = world.made_by_others(service, *self.specs[service.name]), self._applied.get(service.name, ())
-        self._applied[service.name] = await applying.apply(self._cluster, made, prune=before)
+        await apply_pruned(self._cluster, made, before)
+        self._applied[service.name] = made
 
     async def _scale(self, service: Service, number: int) -> None:
         """NotFoundError while there is no object about it yet."""

@@ -108,7 +108,7 @@ async def bookmark_tells_a_version_to_go_on_from(cluster: Cluster) -> None:
         async for event in stream:
             if event.type is EventType.BOOKMARK:
                 break
-            if event.object["metadata"]["name"] == "a":
+            if event.object is not None and event.object["metadata"]["name"] == "a":
                 await cluster.create(CONFIG_MAPS, cluster.config_map("b"))
     assert event.object is None
     assert int(event.resource_version) > int(version)

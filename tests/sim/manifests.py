@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from scaler.kube.api import DEPLOYMENTS, LEADER_WORKER_SETS, VOLCANO_JOBS, Object
+from scaler.kube.api import DEPLOYMENTS, LEADER_WORKER_SETS, PODS, VOLCANO_JOBS, Object
+from scaler.sim.actors import objects
 from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, STORM_SERVICES
+from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.manifests import apply, delete
 from tests.jobs import manifest
 
 NPU = "huawei.com/Ascend910"
@@ -71,3 +75,15 @@ def infer_service_set(name: str = "qwen", **roles: Object) -> Object:
         inner = {"replicas": parts.pop("pods", 1), "selector": selector, "template": pod}
         listed.append({"name": role, "workload": kind, "spec": inner, **parts})
     return manifest(INFER_SERVICE_SETS, name, spec={"replicas": 1, "template": {"roles": listed}})
+
+
+async def apply_pruned(cluster: SimCluster, made: Sequence[Object], before: Sequence[Object]) -> None:
+    """`kubectl apply --prune`. A pod that is there stays as it is: of a pod nothing can be changed."""
+    wanted = {(obj["kind"], objects.name(obj)) for obj in made}
+    for obj in before:
+        if (obj["kind"], objects.name(obj)) not in wanted:
+            await delete(cluster, obj)
+    pods = {(objects.namespace(pod), objects.name(pod)) for pod in cluster.peek(PODS)}
+    for obj in made:
+        if obj["kind"] != "Pod" or (objects.namespace(obj), objects.name(obj)) not in pods:
+            await apply(cluster, obj)

@@ -17,7 +17,6 @@ from scaler.settings import Mode
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node, node_object
 from scaler.sim.apiserver.client import Interceptor
-from scaler.sim.stories.manifests import apply, delete
 from scaler.sim.stories.play import ADMISSION, real_controller
 from tests.chaos.decisions import Decisions
 from tests.chaos.patches import held
@@ -28,6 +27,7 @@ from tests.chaos.writes import Writes
 from tests.deployed_operator import deployment
 from tests.jobs import QUEUE, manifest
 from tests.rig import at_work
+from tests.sim.manifests import apply_pruned
 from tests.sim.stage import Stage
 from tests.simulation.actors import machines, owners
 from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
@@ -79,15 +79,8 @@ class KindsStage(Stage):
         await self.apply_all(self.kind.objects(spot, (prefills, decodes)))
 
     async def apply_all(self, made: Sequence[Object]) -> None:
-        """Like `apply`, with anything at all. A pod that is there stays as it is: of a pod nothing can be changed."""
-        wanted = {(obj["kind"], objects.name(obj)) for obj in made}
-        for obj in self._applied:
-            if (obj["kind"], objects.name(obj)) not in wanted:
-                await delete(self.cluster, obj)
-        pods = {objects.name(pod) for pod in self.cluster.peek(PODS, self.spot.namespace)}
-        for obj in made:
-            if obj["kind"] != "Pod" or objects.name(obj) not in pods:
-                await apply(self.cluster, obj)
+        """Like `apply`, with anything at all."""
+        await apply_pruned(self.cluster, made, self._applied)
         self._applied = made
 
     async def lose_node_of(self, group: str) -> str:
