@@ -106,7 +106,7 @@ class Election:
     @property
     def transitions(self) -> int:
         """How often the Lease got another holder, as it says itself."""
-        return _transitions_of(self._lease)
+        return int(spec_of(self._lease).get("leaseTransitions") or 0)
 
     @property
     def leading(self) -> bool:
@@ -149,15 +149,22 @@ class Election:
                 await self._answer()
                 wait = self._free_at() - _now()
                 if self._state is None:
-                    await self._make_vacant()
+                    # That the Lease is missing does not prove that none led just now, and no precondition would. It is
+                    # made without a holder: its time runs from here, and it is taken like one that was emptied by hand.
+                    if not await self._attempt("lease not made", self._send_and_observe(self._body({}, {}))):
+                        await asyncio.sleep(self._retry())
                 elif wait > 0:
                     await self._wait_for_change(wait)
                 elif self._is_blind():
                     await self._wait_for_change(self._retry())
-                elif await self._claim():
-                    break
-                elif self._free_at() <= _now() and len(self._claims) > 1:
-                    await asyncio.sleep(self._retry())
+                else:
+                    # An unknown outcome is looked up; if the Lease is ours, it is claimed again.
+                    self._acquired = self._clock.micro_timestamp()
+                    self._transitions = self.transitions + 1
+                    if await self._attempt("lease not taken", self._write(self.timing.renew_deadline / 2)):
+                        break
+                    if self._free_at() <= _now() and len(self._claims) > 1:
+                        await asyncio.sleep(self._retry())
             watcher.cancel()
 
     def _free_at(self) -> float:
@@ -170,18 +177,6 @@ class Election:
             return self._state_since
         stated = float(spec.get("leaseDurationSeconds") or 0)
         return self._state_since + max(self.timing.duration, min(stated, LONGEST_LEASE))
-
-    async def _make_vacant(self) -> None:
-        """Make the missing Lease, without a holder. That it is missing does not prove that none led just now, and no
-        precondition would; so its time runs from here, and it is taken like one that was emptied by hand."""
-        if not await self._attempt("lease not made", self._send_and_observe(self._body({}, {}))):
-            await asyncio.sleep(self._retry())
-
-    async def _claim(self) -> bool:
-        """Try to take the Lease as it was seen last. An unknown outcome is looked up; if it is ours, claim it again."""
-        self._acquired = self._clock.micro_timestamp()
-        self._transitions = _transitions_of(self._lease) + 1
-        return await self._attempt("lease not taken", self._write(self.timing.renew_deadline / 2))
 
     async def _attempt(self, failure: str, write: Awaitable[None]) -> bool:
         """Whether it came through. If not, the Lease is read as it is now."""
@@ -204,27 +199,21 @@ class Election:
 
     async def _watch(self) -> None:
         """Observe the Lease until cancelled; where it cannot be watched, look at it now and then."""
+        api, where, selector = self._api, (LEASES, self._namespace), f"metadata.name={self._name}"
         while True:
             try:
-                await self._watch_once()
+                sent_at = _now()
+                page = await within(self.timing.renew_deadline, api.list(*where, field_selector=selector))
+                named = [item for item in page.items if item["metadata"]["name"] == self._name]
+                self._observe(named[0] if named else None, page.resource_version, sent_at=sent_at)
+                async for event in api.watch(*where, resource_version=page.resource_version, field_selector=selector):
+                    if event.object is not None and event.object["metadata"]["name"] == self._name:
+                        lease = None if event.type is EventType.DELETED else event.object
+                        self._observe(lease, event.resource_version)
             except KubeError as error:
                 _log.info("lease watch interrupted", lease=self._name, error=str(error))
                 await self._look()
             await asyncio.sleep(self._retry())
-
-    async def _watch_once(self) -> None:
-        selector, sent_at = f"metadata.name={self._name}", _now()
-        listing = self._api.list(LEASES, self._namespace, field_selector=selector)
-        page = await within(self.timing.renew_deadline, listing)
-        named = [item for item in page.items if item["metadata"]["name"] == self._name]
-        self._observe(named[0] if named else None, page.resource_version, sent_at=sent_at)
-        stream = self._api.watch(
-            LEASES, self._namespace, resource_version=page.resource_version, field_selector=selector
-        )
-        async for event in stream:
-            if event.object is not None and event.object["metadata"]["name"] == self._name:
-                lease = None if event.type is EventType.DELETED else event.object
-                self._observe(lease, event.resource_version)
 
     async def _look(self) -> None:
         """Read the Lease; an answer that stays out changes nothing."""
@@ -280,7 +269,8 @@ class Election:
                 return f"the lease is held by {spec_of(self._lease).get('holderIdentity') or 'nobody'}"
 
     async def _renew(self) -> bool:
-        """Renew once; False when the Lease was taken. Failures of other kinds leave the deadline where it is."""
+        """Renew once; False when the Lease was taken. Failures of other kinds leave the deadline where it is. A leader
+        that is out of touch is relieved by the candidate that answered."""
         for _ in range(_RENEW_TRIES):
             try:
                 await self._write(min(self._deadline - _now(), self.timing.renew_deadline / 2))
@@ -289,7 +279,9 @@ class Election:
                 await self._look()
                 if not self._may_continue():
                     return False
-                self._heed_answer()
+                seer, relieved = notes_of(self._lease).get(SEEN_BY), self._relieved_by
+                if seer and self._blind_since and self._is_blind() and relieved and not relieved.done():
+                    relieved.set_result(f"out of touch since {self._blind_since}; {seer} sees")
             except KubeError as error:
                 _log.warning("lease not renewed", lease=self._name, error=str(error))
                 return True
@@ -300,7 +292,7 @@ class Election:
         spec = spec_of(self._lease)
         if not spec.get("holderIdentity"):
             return not _is_released(self._lease)
-        return self._is_ours(spec) and _transitions_of(self._lease) == self._transitions
+        return self._is_ours(spec) and self.transitions == self._transitions
 
     def _is_ours(self, spec: Object) -> bool:
         return bool(spec.get("holderIdentity") == self.identity)
@@ -340,12 +332,6 @@ class Election:
             self._answered = said
             _log.info("the leader is out of touch and this replica is not", lease=self._name, blind_since=said)
 
-    def _heed_answer(self) -> None:
-        """A leader that is still out of touch is relieved by the candidate that answered."""
-        seer = notes_of(self._lease).get(SEEN_BY)
-        if seer and self._blind_since and self._is_blind() and self._relieved_by and not self._relieved_by.done():
-            self._relieved_by.set_result(f"out of touch since {self._blind_since}; {seer} sees")
-
     # The Lease itself
 
     async def _write(self, seconds: float) -> None:
@@ -383,10 +369,6 @@ class Election:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _transitions_of(lease: Object | None) -> int:
-    return int(spec_of(lease).get("leaseTransitions") or 0)
 
 
 def _is_released(lease: Object | None) -> bool:

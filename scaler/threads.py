@@ -35,35 +35,24 @@ def loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
 
 async def run_in(there: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """`work` in the loop of another thread, with its outcome. On cancellation it is cancelled and awaited first."""
-    here = asyncio.get_running_loop()
-    ended: asyncio.Future[T] = here.create_future()
-    begun: list[asyncio.Task[T]] = []
+    task: asyncio.Task[Any] | None = None
 
-    def begin() -> None:
-        task = there.create_task(work())
-        task.add_done_callback(lambda task: here.call_soon_threadsafe(_settle, ended, task))
-        begun.append(task)
+    async def begin() -> T:
+        nonlocal task
+        task = asyncio.current_task()
+        return await work()
 
-    def end() -> None:
-        begun[0].cancel()
+    async def end() -> None:  # a coroutine, so that its first step comes after that of `begin`
+        if task is not None:
+            task.cancel()
 
-    there.call_soon_threadsafe(begin)
+    ended = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(begin(), there))
     try:
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
-        there.call_soon_threadsafe(end)
+        asyncio.run_coroutine_threadsafe(end(), there)
         await asyncio.wait({ended})
         raise
-
-
-def _settle(ended: asyncio.Future[T], task: asyncio.Task[T]) -> None:
-    if task.cancelled():
-        ended.cancel()
-    elif (error := task.exception()) is not None:
-        ended.set_exception(error)
-        ended.exception()  # who was cancelled does not ask for it
-    else:
-        ended.set_result(task.result())
 
 
 @asynccontextmanager
