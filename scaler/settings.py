@@ -48,6 +48,11 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "text"]
 
 
+def _unset(value: object) -> object:
+    """An empty text is how a flag or a variable leaves a value open."""
+    return None if value == "" else value
+
+
 def _split(value: object) -> object:
     """`a, b` as ("a", "b"): flags and variables carry text, files carry lists."""
     if isinstance(value, str):
@@ -55,19 +60,17 @@ def _split(value: object) -> object:
     return value
 
 
-def _unset(value: object) -> object:
-    """An empty text is how a flag or a variable leaves a value open."""
-    return None if value == "" else value
+def _setting(default: Any, meaning: str, **limits: Any) -> Any:
+    return Field(default, description=meaning, **limits)
 
 
 def _seconds(default: float, meaning: str, least: float = 0.05, most: float = 86_400) -> Any:
-    return Field(
-        float(default), ge=least, le=most, allow_inf_nan=False, description=meaning, json_schema_extra={"unit": "s"}
-    )
+    unit = {"unit": "s"}
+    return _setting(float(default), meaning, ge=least, le=most, allow_inf_nan=False, json_schema_extra=unit)
 
 
 def _number(default: int | None, unit: str, meaning: str, least: int, most: int) -> Any:
-    return Field(default, ge=least, le=most, description=meaning, json_schema_extra={"unit": unit})
+    return _setting(default, meaning, ge=least, le=most, json_schema_extra={"unit": unit})
 
 
 def _named(name: str) -> str:
@@ -76,10 +79,8 @@ def _named(name: str) -> str:
     return name
 
 
-def _named_or_empty(name: str) -> str:
-    return name and _named(name)
-
-
+_Text = Annotated[str, Field(max_length=253)]
+_Path = Annotated[str, Field(max_length=4096)]
 _Name = Annotated[str, pydantic.AfterValidator(_named)]
 
 
@@ -88,37 +89,33 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=False)
 
-    namespaces: Annotated[tuple[_Name, ...], BeforeValidator(_split)] = Field(
-        (), max_length=1000, description="Namespaces to look after, separated by commas; empty means all."
+    namespaces: Annotated[tuple[_Name, ...], BeforeValidator(_split)] = _setting(
+        (), "Namespaces to look after, separated by commas; empty means all.", max_length=1000
     )
-    mode: Mode = Field(
+    mode: Mode = _setting(
         Mode.CREATE,
-        description="Who creates the pods of AscendJobs: `create` = the scaler; `gates` = Ascend Operator, the scaler "
-        "releases them; `auto` = gates beside an Ascend Operator, else create; `shadow` = whoever does so now: "
-        "the scaler only notes what it would do.",
+        "Who creates the pods of AscendJobs: `create` = the scaler; `gates` = Ascend Operator, the scaler releases "
+        "them; `auto` = gates beside an Ascend Operator, else create; `shadow` = whoever does so now: the scaler only "
+        "notes what it would do.",
     )
-    ascend_operator_namespace: _Name = Field(
+    ascend_operator_namespace: _Name = _setting(
         "mindx-dl",
+        "Where Ascend Operator's Deployment is looked for; one of that name elsewhere is somebody else's.",
         max_length=63,
-        description="Where Ascend Operator's Deployment is looked for; one of that name elsewhere is somebody else's.",
     )
-    kubeconfig: str = Field(
-        "", max_length=4096, description="Path; empty means the pod's service account, else the default kubeconfig."
-    )
-    context: str = Field("", max_length=253, description="Context in the kubeconfig; empty means the current one.")
+    kubeconfig: _Path = _setting("", "Path; empty means the pod's service account, else the default kubeconfig.")
+    context: _Text = _setting("", "Context in the kubeconfig; empty means the current one.")
 
-    leader_election: bool = Field(True, description="Act only while holding the Lease. Off only for a single process.")
-    lease_namespace: _Name = Field(
-        "default", max_length=63, description="Own namespace of the install: its Lease, the last valid rules."
+    leader_election: bool = _setting(True, "Act only while holding the Lease. Off only for a single process.")
+    lease_namespace: _Name = _setting(
+        "default", "Own namespace of the install: its Lease, the last valid rules.", max_length=63
     )
-    install: _Name = Field(
+    install: _Name = _setting(
         "mind-cluster-scaler",
-        description="Name of the install: of its webhook configurations, its policy that holds pods, and its Service.",
+        "Name of the install: of its webhook configurations, its policy that holds pods, and its Service.",
     )
-    lease_name: _Name = Field("mind-cluster-scaler", description="Name of the Lease.")
-    identity: str = Field(
-        "", max_length=253, description="Name in the Lease; empty means host name and a random suffix."
-    )
+    lease_name: _Name = _setting("mind-cluster-scaler", "Name of the Lease.")
+    identity: _Text = _setting("", "Name in the Lease; empty means host name and a random suffix.")
     lease_duration: float = _seconds(8, "A standby takes over when the Lease was not renewed for this long.", 1, 3600)
     renew_deadline: float = _seconds(5, "A leader that could not renew for this long stops writing.", 0.5, 3600)
     retry_period: float = _seconds(1, "Pause between two attempts to take or renew the Lease.", 0.1, 600)
@@ -129,7 +126,6 @@ class Settings(BaseModel):
         "A replica that has heard nothing of something it decides on for this long is not ready; a leader stops "
         "admitting. After three quarters of it everything is listed anew. API servers give a sign of life every 60 s.",
         1,
-        86_400,
     )
 
     broken_grace: float = _seconds(60, "A broken instance keeps its slot for this long.", 0)
@@ -141,24 +137,22 @@ class Settings(BaseModel):
         -1,
         10**6,
     )
-    revoke: bool = Field(True, description="Revoke admissions of which no pod is bound when others need the place.")
+    revoke: bool = _setting(True, "Revoke admissions of which no pod is bound when others need the place.")
     start_timeout: float = _seconds(1800, "An instance that is bound for this long and never runs is broken.", 1)
 
-    arbitration: bool = Field(
-        True, description="Weigh services against each other; needs all namespaces and the nodes."
-    )
+    arbitration: bool = _setting(True, "Weigh services against each other; needs all namespaces and the nodes.")
     minimum_timeout: float = _seconds(30, "A turn: how long room is reserved while nothing of it gets bound.", 1)
     backoff: float = _seconds(30, "Pause after a turn that brought nothing; doubled each time.", 1)
     backoff_max: float = _seconds(300, "The longest such pause, and turn while nothing is bound anywhere.", 1)
     due_back: float = _seconds(300, "How long room of ending pods and of absent nodes counts as to come.", 0)
     fit_patience: float = _seconds(60, "A minimum that seems not to fit is tried all the same after this long.", 1)
     trade_after: float = _seconds(90, "Running surplus is evicted when another group misses something this long.", 1)
-    preempt: Preempt = Field(
+    preempt: Preempt = _setting(
         Preempt.HIGHER_PRIORITY,
-        description="Whose scale-ups a missing minimum may evict: those of a lower priority (`higher-priority`), of "
-        "the same as well (`equal-or-higher`), or nobody's (`never`).",
+        "Whose scale-ups a missing minimum may evict: those of a lower priority (`higher-priority`), of the "
+        "same as well (`equal-or-higher`), or nobody's (`never`).",
     )
-    honour_preemptable: bool = Field(True, description='Whether mind-cluster/preemptable: "false" protects a service.')
+    honour_preemptable: bool = _setting(True, 'Whether mind-cluster/preemptable: "false" protects a service.')
     max_service_priority: Annotated[int | None, BeforeValidator(_unset)] = _number(
         None,
         "priority",
@@ -167,30 +161,26 @@ class Settings(BaseModel):
         10**9,
     )
 
-    disruption_budgets: bool = Field(
+    disruption_budgets: bool = _setting(
         True,
-        description="Have a PodDisruptionBudget refuse evictions (`kubectl drain`) of the running instances that the "
+        "Have a PodDisruptionBudget refuse evictions (`kubectl drain`) of the running instances that the "
         "smallest ratio of a service needs.",
     )
 
-    http_host: str = Field("0.0.0.0", max_length=253, description="Address that both servers listen on.")  # noqa: S104 - probes and API servers come from outside the pod
+    http_host: _Text = _setting("0.0.0.0", "Address that both servers listen on.")  # noqa: S104 - probes and API servers come from outside the pod
     http_port: int = _number(8080, "port", "Port of health, metrics and snapshots; 0 switches them off.", 0, 65_535)
     webhook_port: int = _number(0, "port", "Port of the admission webhook; 0 switches it off.", 0, 65_535)
-    webhook_service: Annotated[str, pydantic.AfterValidator(_named_or_empty)] = Field(
-        "",
-        description="What API servers call the webhook: a name or address of its URL; empty: the Service named as the "
-        "install.",
+    webhook_service: Annotated[str, pydantic.AfterValidator(lambda name: name and _named(name))] = _setting(
+        "", "What API servers call the webhook: a name or address of its URL; empty: the Service named as the install."
     )
-    webhook_cert_file: str = Field(
-        "", max_length=4096, description="File with its certificate, renewed by others; empty: the leader makes one."
+    webhook_cert_file: _Path = _setting(
+        "", "File with its certificate, renewed by others; empty: the leader makes one."
     )
-    webhook_key_file: str = Field(
-        "", max_length=4096, description="File with its private key; empty means in the same file."
-    )
-    log_level: LogLevel = Field("info", description="Least severe level that is logged.")
-    log_format: LogFormat = Field("json", description="`json`: one object per line; `text`: for people.")
-    clusterd_address: str = Field(
-        "clusterd-grpc-svc.mindx-dl.svc.cluster.local", max_length=253, description="Host of ClusterD, given to pods."
+    webhook_key_file: _Path = _setting("", "File with its private key; empty means in the same file.")
+    log_level: LogLevel = _setting("info", "Least severe level that is logged.")
+    log_format: LogFormat = _setting("json", "`json`: one object per line; `text`: for people.")
+    clusterd_address: _Text = _setting(
+        "clusterd-grpc-svc.mindx-dl.svc.cluster.local", "Host of ClusterD, given to pods."
     )
 
     @pydantic.model_validator(mode="after")
@@ -266,12 +256,15 @@ def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     path = getattr(args, "config", None) or environ.get(CONFIG_VARIABLE, "")
     given = _from_file(path, problems) if path else {}
     given |= _from_environment(environ, problems)
-    given |= _from_flags(args)
+    flags = ((name, getattr(args, name, None)) for name in Settings.model_fields)
+    given |= {name: _Given(value, f"flag {flag(name)}") for name, value in flags if value is not None}
     settings, wrong = _validated(given)
     problems += wrong
     if problems or settings is None:
         raise SettingsError(tuple(problems))
-    return settings if settings.identity else settings.model_copy(update={"identity": _identity()})
+    # Unique per process, also when a container restarts in its pod.
+    identity = settings.identity or f"{socket.gethostname()[:200]}-{secrets.token_hex(4)}"
+    return settings.model_copy(update={"identity": identity})
 
 
 def _validated(given: Mapping[str, _Given]) -> tuple[Settings | None, list[Problem]]:
@@ -284,11 +277,6 @@ def _validated(given: Mapping[str, _Given]) -> tuple[Settings | None, list[Probl
     if wrong:  # what depends on several settings is checked only when each is right by itself
         problems += _validated({name: item for name, item in given.items() if name not in wrong})[1]
     return None, problems
-
-
-def _from_flags(args: argparse.Namespace) -> dict[str, _Given]:
-    values = ((name, getattr(args, name, None)) for name in Settings.model_fields)
-    return {name: _Given(value, f"flag {flag(name)}") for name, value in values if value is not None}
 
 
 def _from_environment(environ: Mapping[str, str], problems: list[Problem]) -> dict[str, _Given]:
@@ -367,8 +355,3 @@ def default_text(field: FieldInfo) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g} s" if isinstance(value, float) or unit(field) == "s" else str(value)
-
-
-def _identity() -> str:
-    """Unique per process, also when a container restarts in its pod."""
-    return f"{socket.gethostname()[:200]}-{secrets.token_hex(4)}"
