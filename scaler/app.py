@@ -208,7 +208,7 @@ class App:
     def check_nodes(self) -> None:
         """Whether they can be read, and so whether services are weighed against each other."""
         if self.alone.check():
-            self._requeue_all()
+            self.controller.requeue_all()
 
     async def run(self) -> None:
         """Sync, become leader, decide. Any task that dies ends all of them."""
@@ -230,18 +230,9 @@ class App:
         """No decision, and so no write, before everything has been listed once."""
         for informer in self.informers.values():
             await informer.synced_or_absent.wait()
-        await self._wait_for_optional()
-        self.check_nodes()
-        self._follow_clocks()
-        if elsewhere := self.cache.ascend_operators_elsewhere():
-            setting = f"it is looked for in {self.settings.ascend_operator_namespace} (ascend_operator_namespace)"
-            _log.warning("not taken for Ascend Operator", deployments=elsewhere[:10], why=setting)
-        _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
-
-    async def _wait_for_optional(self) -> None:
-        """Wait a little for what this process may have no right to read: nodes, of which neither readiness nor room is
-        known then, ElasticServices, which say how many instances are wanted, and fault reports. An API server that has
-        just started may say 403 for a moment."""
+        # A little longer for what this process may have no right to read: nodes, of which neither readiness nor room is
+        # known then, ElasticServices, which say how many instances are wanted, and fault reports. An API server that
+        # has just started may say 403 for a moment.
         nodes, services = self.informers[NODES], self.informers[ELASTIC_SERVICES]
         with suppress(TimeoutError):
             async with asyncio.timeout(OPTIONAL_PATIENCE):
@@ -256,6 +247,12 @@ class App:
             _log.warning("no fault data", known="readiness of nodes only", why=why)
         else:
             _log.info("fault data", source=source.value, problems=self.cache.faults.problems)
+        self.check_nodes()
+        self._follow_clocks()
+        if elsewhere := self.cache.ascend_operators_elsewhere():
+            setting = f"it is looked for in {self.settings.ascend_operator_namespace} (ascend_operator_namespace)"
+            _log.warning("not taken for Ascend Operator", deployments=elsewhere[:10], why=setting)
+        _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
     async def _work(self) -> None:
         """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
@@ -281,17 +278,14 @@ class App:
                 await asyncio.shield(deciding)
             finally:
                 self.controller.stop()
-                await self._drained(deciding)
+                try:
+                    async with asyncio.timeout(SHUTDOWN_TIMEOUT):
+                        await deciding
+                except TimeoutError:
+                    _log.warning("writes under way were given up", seconds=SHUTDOWN_TIMEOUT)
                 for task in background:
                     task.cancel()
                 self.metrics.leader.set(0)
-
-    async def _drained(self, deciding: asyncio.Task[None]) -> None:
-        try:
-            async with asyncio.timeout(SHUTDOWN_TIMEOUT):
-                await deciding
-        except TimeoutError:
-            _log.warning("writes under way were given up", seconds=SHUTDOWN_TIMEOUT)
 
     async def _resync(self) -> None:
         """The safety net: it should never find anything, and counts when it does."""
@@ -344,11 +338,7 @@ class App:
             skew = self.clock.skew
             _log.info("clock of the API server", ahead=round(skew.least, 1), most=round(skew.most, 1))
             self.state.adjust(skew)
-            self._requeue_all()
-
-    def _requeue_all(self) -> None:
-        for key in self.cache.service_keys():
-            self.queue.add(key)
+            self.controller.requeue_all()
 
 
 def _certificate(app: App) -> ServerCertificate:

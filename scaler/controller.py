@@ -12,6 +12,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import compress, count
 from operator import is_not, or_
 
@@ -56,38 +57,25 @@ Instead = Callable[[World, Decision, Pairs], Memory]
 """Called where nothing is acted on, with the plans that are other than before; gives what is remembered."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Controller:
     """Owns the loop, the memory and the actuations. Everything else is given."""
 
-    def __init__(  # noqa: PLR0913 - wiring, done once in app.py
-        self,
-        *,
-        state: ClusterState,
-        services: WorldBuilder,
-        queue: WorkQueue,
-        expectations: Expectations,
-        executor: Executor,
-        reporter: Reporter,
-        metrics: Metrics,
-        clock: Clock,
-        mode: CurrentMode,
-        unseen: Callable[[], str],
-        observer: Observer | None = None,
-        instead: Instead | None = None,
-    ) -> None:
-        self._state = state
-        self._cache = state.cache
-        self._queue = queue
-        self._expectations = expectations
-        self._executor = executor
-        self._reporter = reporter
-        self._metrics = metrics
-        self._clock = clock
-        self._mode = mode
-        self._unseen = unseen
-        self._observer = observer
-        self._instead = instead
-        self._services = services
+    state: ClusterState
+    services: WorldBuilder
+    queue: WorkQueue[ServiceKey]
+    expectations: Expectations[ServiceKey]
+    executor: Executor
+    reporter: Reporter
+    metrics: Metrics
+    clock: Clock
+    mode: CurrentMode
+    unseen: Callable[[], str]
+    observer: Observer | None = None
+    instead: Instead | None = None
+
+    def __post_init__(self) -> None:
+        self._cache = self.state.cache
         self._memory = Memory()
         self._known = Known()
         self._failures = 0
@@ -114,12 +102,12 @@ class Controller:
 
     async def run(self) -> None:
         """Decide until `stop`; then let the writes under way end. The caches must be synced."""
-        self._acting = self._mode()
+        self._acting = self.mode()
         self._began = asyncio.get_running_loop().time()
-        self._requeue_all()
+        self.requeue_all()
         await asyncio.sleep(0)  # of ten thousand services each step takes tens of milliseconds
         if self._acting is not ModeInForce.STANDS_BACK:
-            self._reporter.clean_up(self._state)
+            self.reporter.clean_up(self.state)
         async with asyncio.TaskGroup() as acting:
             self._loop = acting.create_task(self._decide_for_ever(acting))
 
@@ -140,46 +128,49 @@ class Controller:
 
     async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
         while True:
-            keys = await self._queue.take()
+            keys = await self.queue.take()
             self.loops += 1
-            unseen = self._unseen()
-            before, self._acting = self._acting, None if unseen else self._mode()
+            unseen = self.unseen()
+            before, self._acting = self._acting, None if unseen else self.mode()
             if self._acting is not before:
-                self._requeue_all()  # who makes the pods has changed, and with it what jobs and pods mean
+                self.requeue_all()  # who makes the pods has changed, and with it what jobs and pods mean
             elif self._acting is None:
-                await self._report_out_of_touch(keys, unseen)
+                # What was decided last about these services is reported, and why nothing is decided now.
+                changed = set(keys)
+                pairs = [pair for pair in zip(*self._decided, strict=True) if pair[0].key in changed]
+                await self._hand_over(pairs, self.world.alone if self.world is not None else "", out_of_touch=unseen)
             elif self._acting is not ModeInForce.STANDS_BACK:
                 took = await self._pass(keys, acting)
                 if took:
                     await asyncio.sleep(min(PAUSE * took, LONGEST_PAUSE))
                 continue
             for key in keys:
-                self._queue.done(key)
+                self.queue.done(key)
 
     async def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
         """Decide about all services; gives the seconds that it took. Reading and reporting let the loop turn."""
         started = asyncio.get_running_loop().time()
         # 1. what has happened, in one value
         await self._read_services(keys)
-        world = self.world = self._services.world(self._clock.now(), self._memory)
+        world = self.world = self.services.world(self.clock.now(), self._memory)
         # 2. what is to be done about all services
         decision = self._decide(world)
         decided, acted_on = asyncio.get_running_loop().time(), set[ServiceKey]()
         if decision is not None:
-            if self._observer is not None:
-                self._observer(world, decision)
+            if self.observer is not None:
+                self.observer(world, decision)
             # 3. act, then report: people can wait for a millisecond, instances should not
             pairs = self._changed_pairs(world, decision)
-            self._memory = self._instead(world, decision, pairs) if self._instead else decision.memory
+            self._memory = self.instead(world, decision, pairs) if self.instead else decision.memory
             acted_on = await self._act_on(world, pairs, acting, started)
             self._recheck(decision.recheck_at)
             await self._report(world, decision, pairs)
         for key in keys:
             if key not in acted_on:
-                self._queue.done(key)
+                self.queue.done(key)
         ended = asyncio.get_running_loop().time()
         _log.debug("pass", services=len(keys), seconds=round(ended - started, 6))
-        self._metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
+        self.metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
         return ended - started
 
     # 1. what has happened
@@ -190,14 +181,14 @@ class Controller:
         slices = Slices()
         for key in keys:
             await slices.end()
-            if not self._expectations.settled(key):
+            if not self.expectations.settled(key):
                 continue
             if not self._cache.has_instances(key):
                 self._leave(key)
                 continue
             self._leaving.pop(key, None)
             with self._retried("service cannot be read", key):
-                self._services.look_at(key)
+                self.services.look_at(key)
                 self._unreported.add(key)
 
     @contextmanager
@@ -206,34 +197,35 @@ class Controller:
         try:
             yield
         except Exception:
-            self._metrics.decisions_failed.inc()
+            self.metrics.decisions_failed.inc()
             innermost = traceback.format_exc(-5)  # endless recursion has a thousand frames
             _log.error(failure, service=str(key), traceback=innermost)
-            self._queue.add_after_backoff(key)
+            self.queue.add_after_backoff(key)
 
     def _leave(self, key: ServiceKey) -> None:
         """A service without jobs is gone. One known from its pods alone may have lost them all for a moment."""
         now = asyncio.get_running_loop().time()
-        last = self._services.get(key)
+        last = self.services.get(key)
         from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
         end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
-        self._services.leave(key)
+        self.services.leave(key)
         self._waiting.discard(key)
         if now < end:
-            self._queue.add_at(key, end)
+            self.queue.add_at(key, end)
             return
         del self._leaving[key]
         self._unreported.discard(key)
-        self._metrics.service_gone(key)
-        self._reporter.service_gone(key)
-        self._queue.forget(key)
+        self.metrics.service_gone(key)
+        self.reporter.service_gone(key)
+        self.queue.forget(key)
         if key.rule and not self._cache.services_of(key.namespace, key.rule):
-            self._state.rules.forget(key.namespace, key.rule)
-            self._reporter.rule_gone(RuleKey(key.namespace, key.rule))
+            self.state.rules.forget(key.namespace, key.rule)
+            self.reporter.rule_gone(RuleKey(key.namespace, key.rule))
 
-    def _requeue_all(self) -> None:
-        for key in {*self._cache.service_keys(), *self._services.keys()}:
-            self._queue.add(key)
+    def requeue_all(self) -> None:
+        """Look at every service again."""
+        for key in {*self._cache.service_keys(), *self.services.keys()}:
+            self.queue.add(key)
 
     # 2. what is to be done
 
@@ -245,13 +237,13 @@ class Controller:
         except Exception:
             delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures, 32), LAST_BACKOFF)
             self._failures += 1
-            self._metrics.decisions_failed.inc()
+            self.metrics.decisions_failed.inc()
             self._known = Known()
             nodes = len(world.nodes.nodes) if world.nodes is not None else 0
             # Not as an exception: with the locals of every frame a world of thousands would take seconds to print.
             of = {"services": len(world.services), "nodes": nodes}
             _log.error("decision failed", **of, tried_again_after=delay, traceback=traceback.format_exc())
-            asyncio.get_running_loop().call_later(delay, self._queue.wake)
+            asyncio.get_running_loop().call_later(delay, self.queue.wake)
             return None
         self._failures = 0
         return decision
@@ -263,23 +255,23 @@ class Controller:
             self._timer = None
         if moment:
             soonest = 1.0 if self._acting is ModeInForce.WATCHES else SOONEST  # what is not done may be due for ever
-            delay = max(soonest, moment - self._clock.now())
-            self._timer = asyncio.get_running_loop().call_later(delay, self._queue.wake)
+            delay = max(soonest, moment - self.clock.now())
+            self._timer = asyncio.get_running_loop().call_later(delay, self.queue.wake)
 
     def on_service(self, change: InstanceChanged | RuleChanged) -> None:
         """Look at the service again."""
         if change.service is not None:
-            self._queue.add(change.service)
+            self.queue.add(change.service)
 
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
         """Another number of instances may be wanted, of a service that has any."""
         if self._cache.has_instances(change.service):
-            self._queue.add(change.service)
+            self.queue.add(change.service)
 
     def on_room(self, _change: RoomChanged) -> None:
         """Of interest as long as some service waits for room."""
         if self._waits_for_room:
-            self._queue.wake()
+            self.queue.wake()
 
     # 3. act
 
@@ -291,7 +283,7 @@ class Controller:
         if len(before[0]) != len(services):
             return list(zip(services, plans, strict=True))
         others = map(or_, map(is_not, before[0], services), map(is_not, before[1], plans))
-        fresh = {self._services.position(key) for key in self._unreported if self._services.get(key) is not None}
+        fresh = {self.services.position(key) for key in self._unreported if self.services.get(key) is not None}
         return [(services[at], plans[at]) for at in sorted(fresh.union(compress(count(), others)))]
 
     async def _act_on(self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
@@ -302,42 +294,42 @@ class Controller:
             if service.assumed:
                 continue
             if plan.actions and self._acting is not ModeInForce.WATCHES:
-                since = max(self._began, self._queue.dirty_since(plan.key)) if plan.key in self._unreported else started
+                since = max(self._began, self.queue.dirty_since(plan.key)) if plan.key in self._unreported else started
                 with self._retried("service cannot be read", plan.key):
-                    self._services.assume(plan, world.now)
-                    self._queue.hold(plan.key)
+                    self.services.assume(plan, world.now)
+                    self.queue.hold(plan.key)
                     begun.add(plan.key)
-                    self._metrics.acted_on(plan)
+                    self.metrics.acted_on(plan)
                     acting.create_task(self._act(world, plan, since))
             elif plan.key in self._unreported:
-                self._queue.forget(plan.key)
+                self.queue.forget(plan.key)
         return begun
 
     async def _act(self, world: World, plan: Plan, since: float) -> None:
         """Perform one plan, and log it with its outcome."""
         with self._retried("plan failed", plan.key):
-            outcomes = await self._executor.perform(plan)
+            outcomes = await self.executor.perform(plan)
             seconds = asyncio.get_running_loop().time() - since
-            self._metrics.reaction_seconds.observe(seconds)
+            self.metrics.reaction_seconds.observe(seconds)
             self._take_outcomes(plan.key, outcomes)
             wrong = any(outcome.failed or outcome.refused for outcome in outcomes)
             log = _log.warning if wrong else _log.info
             log("reconciled", **plan_line(world, plan), **outcome_line(plan, outcomes), seconds=round(seconds, 6))
-        self._queue.done(plan.key)
+        self.queue.done(plan.key)
 
     def _take_outcomes(self, key: ServiceKey, outcomes: Sequence[ActionResult]) -> None:
         """Remember what was refused, and look again at what had no effect: nothing else would bring it back."""
         refused = [outcome for outcome in outcomes if outcome.refused]
         for outcome in refused:
             record = self._cache.job(outcome.uid)
-            generation, now = record.job.generation if record is not None else 0, self._clock.now()
+            generation, now = record.job.generation if record is not None else 0, self.clock.now()
             self._memory = refuse(self._memory, key, outcome.uid, outcome.refused, now=now, generation=generation)
-        settled = self._expectations.settled(key)
-        if any(outcome.failed for outcome in outcomes) or (settled and not (refused or self._queue.is_dirty(key))):
-            self._services.retry(key, settled=settled)
-            self._queue.add_after_backoff(key)
+        settled = self.expectations.settled(key)
+        if any(outcome.failed for outcome in outcomes) or (settled and not (refused or self.queue.is_dirty(key))):
+            self.services.retry(key, settled=settled)
+            self.queue.add_after_backoff(key)
         elif refused:
-            self._queue.add(key)
+            self.queue.add(key)
 
     # 4. report
 
@@ -349,51 +341,45 @@ class Controller:
             (self._waiting.add if waits_for_room(plan) else self._waiting.discard)(plan.key)
             if service.assumed:
                 continue
-            if plan.key in self._unreported or self._reporter.differs(plan):
+            if plan.key in self._unreported or self.reporter.differs(plan):
                 due.append((service, plan))
-            elif self._reporter.differs_in_words(plan):
-                self._queue.add_at(plan.key, later)
+            elif self.reporter.differs_in_words(plan):
+                self.queue.add_at(plan.key, later)
         self._unreported.clear()
         self._waits_for_room = not world.alone and (bool(self._waiting) or arbitration_waits(decision.tally))
-        self._metrics.arbitrated(decision.tally)
+        self.metrics.arbitrated(decision.tally)
         slices = Slices()
         for service, plan in due:
-            self._metrics.planned(service, plan, world.now)
+            self.metrics.planned(service, plan, world.now)
             if failed := why_not_decided(plan):
-                self._metrics.decisions_failed.inc()
+                self.metrics.decisions_failed.inc()
                 _log.error("service cannot be decided", service=str(plan.key), why=failed)
             await slices.end()
         await self._hand_over(due, world.alone)
-
-    async def _report_out_of_touch(self, keys: Sequence[ServiceKey], words: str) -> None:
-        """Report what was decided last about these services, and why nothing is decided now."""
-        changed = set(keys)
-        pairs = [pair for pair in zip(*self._decided, strict=True) if pair[0].key in changed]
-        await self._hand_over(pairs, self.world.alone if self.world is not None else "", out_of_touch=words)
 
     async def _hand_over(self, pairs: Pairs, alone: str, out_of_touch: str = "") -> None:
         reports, slices = list[ServiceReport](), Slices()
         for service, plan in pairs:
             with self._retried("service cannot be reported", plan.key):
-                reports.append(report_of(self._state, service, plan, alone=alone, out_of_touch=out_of_touch))
+                reports.append(report_of(self.state, service, plan, alone=alone, out_of_touch=out_of_touch))
             await slices.end()
-        await self._reporter.note(reports)
+        await self.reporter.note(reports)
 
     async def resync(self) -> None:
         """Read every service that is at rest anew, from the records alone; what is found was a missed event."""
-        self._state.instances.forget_all()
+        self.state.instances.forget_all()
         if self._acting in (None, ModeInForce.STANDS_BACK):
             return
         slices = Slices()
-        for key in sorted({*self._cache.service_keys(), *self._services.keys()} - self._leaving.keys()):
+        for key in sorted({*self._cache.service_keys(), *self.services.keys()} - self._leaving.keys()):
             await slices.end()
-            if not (self._queue.is_idle(key) and self._expectations.settled(key)):
+            if not (self.queue.is_idle(key) and self.expectations.settled(key)):
                 continue
             with self._retried("service cannot be read", key):
-                found = self._state.service(key) if self._cache.has_instances(key) else None
-                known = self._services.get(key)
+                found = self.state.service(key) if self._cache.has_instances(key) else None
+                known = self.services.get(key)
                 if found != known:
-                    self._queue.add(key)
+                    self.queue.add(key)
                 if is_missed(found, known):
                     _log.error("missed event", service=str(key))
-                    self._metrics.resync_corrections.inc()
+                    self.metrics.resync_corrections.inc()
