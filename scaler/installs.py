@@ -65,7 +65,8 @@ class Installs:
     async def look(self) -> None:
         """Return when no other install governs any of it; raises OverlapError. Without the right to look it logs so."""
         try:
-            scopes = await self._scopes()
+            page = await within(DEADLINE, self._api.list(NAMESPACES, label_selector=INSTALL_LABEL, limit=_MOST))
+            scopes = [str(item["metadata"]["name"]) for item in page.items]
             self._is_known = self._own[0] in scopes
             await self._look(scopes)
             self._is_there = True
@@ -103,12 +104,10 @@ class Installs:
             if any(other["older"] for other in alive or ()):
                 break
         if alive or alive is None:  # otherwise none of them is renewed
-            raise OverlapError(self._sentence((alive or first)[0]))
-
-    async def _scopes(self) -> list[str]:
-        """The namespaces with the label of an install."""
-        page = await within(DEADLINE, self._api.list(NAMESPACES, label_selector=INSTALL_LABEL, limit=_MOST))
-        return [str(item["metadata"]["name"]) for item in page.items]
+            raise OverlapError(
+                "another install governs {both} as well: Lease {lease}, held by {holder}; give each install namespaces "
+                "of its own (setting namespaces), or remove one of the two".format(**self._words((alive or first)[0]))
+            )
 
     async def _others(self, scopes: Sequence[str]) -> list[dict[str, Any]]:
         """The Leases, held, of installs that govern some of the same and need not give way; the first of them first."""
@@ -144,12 +143,6 @@ class Installs:
 
     def _words(self, lease: Object) -> dict[str, str]:
         return {"lease": "/".join(_name(lease)), "holder": lease["spec"]["holderIdentity"], "both": self._shared(lease)}
-
-    def _sentence(self, lease: Object) -> str:
-        return (
-            "another install governs {both} as well: Lease {lease}, held by {holder}; give each install namespaces of "
-            "its own (setting namespaces), or remove one of the two".format(**self._words(lease))
-        )
 
 
 def _name(lease: Object) -> tuple[str, str]:

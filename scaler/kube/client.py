@@ -54,10 +54,6 @@ Answered = Callable[[str, Resource, float, float | None], None]
 success, the time that the API server said it was (seconds since the epoch)."""
 
 
-def _ignore(_verb: str, _resource: Resource, _seconds: float, _date: float | None) -> None:
-    return
-
-
 class TooLongError(Exception):
     """An answer is longer than its reader allows; str() says the limit."""
 
@@ -67,7 +63,7 @@ class HttpKubeApi:
 
     def __init__(
         self, session: aiohttp.ClientSession, configuration: Configuration, credentials: Credentials, timeout: float,
-        answered: Answered = _ignore,
+        answered: Answered = lambda *_: None,
     ) -> None:  # fmt: skip
         self._session = session
         self.server = configuration.host.rstrip("/")
@@ -131,7 +127,13 @@ class HttpKubeApi:
         response = await self._open_watch(resource, path_of(resource, namespace) + query)
         try:
             splitter, decode_event = LineSplitter(), EventDecoder(decode)
-            while chunk := await self._next_chunk(response):
+            while True:
+                try:
+                    chunk = await response.content.readany()
+                except _TRANSPORT_ERRORS as error:
+                    raise _untrusted("watch", error) from None
+                if not chunk:
+                    break
                 for line in splitter.feed(chunk):
                     yield await decode_event(line)
             if splitter.rest:
@@ -227,12 +229,6 @@ class HttpKubeApi:
         except _TRANSPORT_ERRORS as error:
             raise _untrusted(method, error) from None
 
-    async def _next_chunk(self, response: aiohttp.ClientResponse) -> bytes:
-        try:
-            return await response.content.readany()
-        except _TRANSPORT_ERRORS as error:
-            raise _untrusted("watch", error) from None
-
     async def _request(
         self, verb: str, resource: Resource, path: str, authorization: str, silence: float, data: bytes | None = None,
         content_type: str = "application/json",
@@ -310,7 +306,7 @@ async def read_at_most(response: aiohttp.ClientResponse, longest: int) -> bytes:
 @asynccontextmanager
 async def connect(
     *, kubeconfig: str | None = None, context: str | None = None, request_timeout: float = REQUEST_TIMEOUT,
-    answered: Answered = _ignore, insecure: bool = False,
+    answered: Answered = lambda *_: None, insecure: bool = False,
 ) -> AsyncIterator[HttpKubeApi]:  # fmt: skip
     """The cluster that `kubeconfig` (and its `context`) names.
 

@@ -112,23 +112,17 @@ async def load(
         if kubeconfig is None and context is None and is_here():
             configuration: Configuration = InCluster()
         else:
-            configuration, loader = await _loaded(kubeconfig, context)
+            _require(kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config"))
+            from kubernetes_asyncio import client, config  # noqa: PLC0415 - 40 MiB, and a second to import
+
+            configuration = client.Configuration()
+            loader = await config.load_kube_config(
+                config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
+            )
         tls = _tls(configuration, insecure=insecure)
     except Exception as error:
         raise NotSentError(f"no usable configuration of a cluster: {_in_words(error, kubeconfig)}") from error
     return configuration, Credentials(configuration, loader, tls), tls
-
-
-async def _loaded(kubeconfig: str | None, context: str | None) -> tuple[Configuration, Any]:
-    """What the kubeconfig names, and what loads it again."""
-    _require(kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config"))
-    from kubernetes_asyncio import client, config  # noqa: PLC0415 - 40 MiB, and a second to import
-
-    configuration = client.Configuration()
-    loader = await config.load_kube_config(
-        config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
-    )
-    return configuration, loader
 
 
 def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> str:

@@ -88,8 +88,17 @@ class Outbox(Generic[K]):
     async def _write(self, key: K) -> None:
         self._waiting.discard(key)
         self._under_way.add(key)
+        pause = 0.0  # until it is tried again
         try:
-            pause = await self._attempt(key)
+            await self._perform(key)
+            self._failures.pop(key, None)
+        except KubeError as error:
+            pause = self._backoff(key, error.retry_after)
+            _log.warning("report not written", what=str(key), error=str(error), retry_in=pause)
+        except Exception:
+            # A bug in a report must not stop the service it is about; it is loud in the log instead.
+            pause = self._backoff(key, None)
+            _log.exception("report failed", what=str(key), retry_in=pause)
         finally:
             self._under_way.discard(key)
         again = key in self._marked_again
@@ -100,22 +109,6 @@ class Outbox(Generic[K]):
             self._prune_at = max(_PRUNE_AT, 2 * len(self._not_before))
         if pause or again:
             self._enqueue(key, due)
-
-    async def _attempt(self, key: K) -> float:
-        """Perform it once; gives the seconds until it is to be tried again, 0.0 when it is done."""
-        try:
-            await self._perform(key)
-        except KubeError as error:
-            pause = self._backoff(key, error.retry_after)
-            _log.warning("report not written", what=str(key), error=str(error), retry_in=pause)
-            return pause
-        except Exception:
-            # A bug in a report must not stop the service it is about; it is loud in the log instead.
-            pause = self._backoff(key, None)
-            _log.exception("report failed", what=str(key), retry_in=pause)
-            return pause
-        self._failures.pop(key, None)
-        return 0.0
 
     def _backoff(self, key: K, retry_after: float | None) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1

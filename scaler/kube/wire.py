@@ -132,25 +132,21 @@ async def _decode_each(data: bytes, resource: Resource, decode: type[T]) -> Page
     items: list[T] = []
     refused: list[Refused] = []
     try:
-        raw = await _raw_list(data)
+        try:
+            raw: _List[msgspec.Raw] = _decoder(_List[msgspec.Raw]).decode(data)
+        except RecursionError:
+            raw = _decoder(_List[msgspec.Raw]).decode(await cut_off(data))
     except _UNREADABLE as error:
         raise UnknownOutcomeError(f"the answer is not a list of {resource.plural}: {error}") from None
     for one in raw.items or []:
         try:
-            _refuse_cut(one)
+            if CUT in bytes(one):
+                raise ValueError(TOO_DEEP)
             items.append(decoder.decode(one))
         except _UNREADABLE as error:
             refused.append(identified(one, error))
         await slices.end()
     return Page(items, raw.metadata.resource_version, raw.metadata.continue_token, refused)
-
-
-async def _raw_list(data: bytes) -> _List[msgspec.Raw]:
-    """Its objects undecoded, and without what is nested too deep even for that."""
-    try:
-        return _decoder(_List[msgspec.Raw]).decode(data)  # type: ignore[no-any-return]
-    except RecursionError:
-        return _decoder(_List[msgspec.Raw]).decode(await cut_off(data))  # type: ignore[no-any-return]
 
 
 async def cut_off(data: bytes) -> bytes:
@@ -172,11 +168,6 @@ async def cut_off(data: bytes) -> bytes:
         if number % _TOKENS == 0:
             await slices.end()
     return b"".join([*parts, data[kept:]]) if depth <= DEEPEST else data
-
-
-def _refuse_cut(raw: Any) -> None:
-    if CUT in bytes(raw):
-        raise ValueError(TOO_DEEP)
 
 
 def decode_object(data: bytes) -> Object:

@@ -49,10 +49,6 @@ OnWrite = Callable[[str, Resource, str], None]
 """Called as (verb, resource, outcome) for each request; the outcome is "ok" or the name of the error."""
 
 
-def _ignore(_verb: str, _resource: Resource, _outcome: str) -> None:
-    return
-
-
 class _Pause(NamedTuple):
     """Loop time until which nothing is sent, and the answer that asked for it."""
 
@@ -110,7 +106,7 @@ class Writer:
 
     def __init__(
         self, api: KubeApi, *, deadline: Callable[[], float], rng: random.Random, timeout: float = 10.0,
-        max_in_flight: int = MAX_IN_FLIGHT, on_write: OnWrite = _ignore,
+        max_in_flight: int = MAX_IN_FLIGHT, on_write: OnWrite = lambda *_: None,
     ) -> None:  # fmt: skip
         self._api = api
         self._deadline = deadline
@@ -181,18 +177,14 @@ class Writer:
             except NotFoundError:
                 return None
             except (ConflictError, UnknownOutcomeError) as error:
-                if await self._is_gone(resource, namespace, name, uid):
+                try:
+                    found = (await self.get(resource, namespace, name))["metadata"]
+                except NotFoundError:
+                    return None
+                if (uid and found["uid"] != uid) or "deletionTimestamp" in found:
                     return None
                 if isinstance(error, ConflictError) or not tries:
                     raise
-
-    async def _is_gone(self, resource: Resource, namespace: str | None, name: str, uid: str) -> bool:
-        try:
-            found = await self.get(resource, namespace, name)
-        except NotFoundError:
-            return True
-        metadata = found["metadata"]
-        return bool(uid and metadata["uid"] != uid) or "deletionTimestamp" in metadata
 
     async def _send(
         self, verb: str, call: Callable[Concatenate[Resource, str | None, P], Awaitable[T]], resource: Resource,
@@ -203,12 +195,16 @@ class Writer:
         end = loop.time() + self._timeout
         tries = 0
         while True:
-            await self._until_wanted(where, end)
+            await self._wait_out_pause(where, end)
             tries += 1
             try:
                 return await self._send_once(where, lambda: call(resource, namespace, *args, **options), end)
             except KubeError as error:
-                delay = self._pause(where, error)
+                delay = 0.0
+                if error.retry_after:  # until then nothing is sent there
+                    now, delay = loop.time(), error.retry_after * self._rng.uniform(1.0, JITTER)
+                    self._paused = {each: pause for each, pause in self._paused.items() if pause.until > now}
+                    self._paused[where] = _Pause(now + delay, str(error))
                 if not isinstance(error, TooManyRequestsError | NotSentError):
                     raise
                 delay = delay or FIRST_DELAY * 2 ** (tries - 1) * self._rng.uniform(0.5, 1.5)
@@ -216,7 +212,7 @@ class Writer:
                     raise
                 await asyncio.sleep(delay)
 
-    async def _until_wanted(self, where: _Where, end: float) -> None:
+    async def _wait_out_pause(self, where: _Where, end: float) -> None:
         """Wait as long as the server has asked for; TooManyRequestsError at once where there is not so much time."""
         while (pause := self._paused.get(where)) is not None:
             left = pause.until - asyncio.get_running_loop().time()
@@ -227,23 +223,19 @@ class Writer:
                 raise TooManyRequestsError(429, "TooManyRequests", words, retry_after=left)
             await asyncio.sleep(left)
 
-    def _pause(self, where: _Where, error: KubeError) -> float:
-        """Seconds until nothing is sent there, because the server asked for that; 0.0 when it did not."""
-        if not error.retry_after:
-            return 0.0
-        now, seconds = asyncio.get_running_loop().time(), error.retry_after * self._rng.uniform(1.0, JITTER)
-        self._paused = {each: pause for each, pause in self._paused.items() if pause.until > now}
-        self._paused[where] = _Pause(now + seconds, str(error))
-        return seconds
-
     async def _send_once(self, where: _Where, call: Callable[[], Awaitable[T]], end: float) -> T:
         verb, resource, namespace = where
         outcome = "Cancelled"
         try:
             async with self._slots.taken(namespace or ""):
-                until = self._until(end)
+                # Checked last, right before sending.
+                now = asyncio.get_running_loop().time()
+                if now >= self._deadline():
+                    raise NotLeaderError("leadership has ended, or its renewal is overdue")
+                if now >= end:
+                    raise NotSentError("too many requests of our own were in flight")
                 try:
-                    async with asyncio.timeout_at(until):
+                    async with asyncio.timeout_at(min(end, self._deadline())):
                         answer = await call()
                 except TimeoutError:
                     raise UnknownOutcomeError(f"{verb} {resource.plural}: no answer in time") from None
@@ -254,15 +246,6 @@ class Writer:
             raise
         finally:
             self._on_write(verb, resource, outcome)
-
-    def _until(self, end: float) -> float:
-        """Loop time until which an answer is awaited. Checked last, right before sending."""
-        now = asyncio.get_running_loop().time()
-        if now >= self._deadline():
-            raise NotLeaderError("leadership has ended, or its renewal is overdue")
-        if now >= end:
-            raise NotSentError("too many requests of our own were in flight")
-        return min(end, self._deadline())
 
 
 def controller_uid(item: Object) -> str:
