@@ -63,8 +63,8 @@ class Controller:
 
     state: ClusterState
     services: WorldBuilder
-    queue: WorkQueue[ServiceKey]
-    expectations: Expectations[ServiceKey]
+    queue: WorkQueue
+    expectations: Expectations
     executor: Executor
     reporter: Reporter
     metrics: Metrics
