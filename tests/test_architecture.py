@@ -27,7 +27,7 @@ MOST = 25
 """Modules that one has to read to follow an event to the write it causes."""
 BESIDE = (
     "app", "clock", "execute/budgets", "garbage", "informers/config_maps", "informers/elastic_services",
-    "informers/faults", "informers/mode", "informers/refusals",
+    "informers/faults", "informers/informer", "informers/mode", "informers/refusals",
     "kube/api", "kube/outbox", "ranktables/", "report/", "rules/rule",
     "state/last_valid",
     "workloads/", "decide/",

@@ -21,9 +21,9 @@ from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex, PodLoad
-from scaler.state.instances import COUNTS_ON, Instances
+from scaler.state.instances import Instances
 from scaler.state.last_valid import LastValid, Name, decode, is_left_over, place_of, rule_of
-from scaler.state.lifecycle import ENDED
+from scaler.state.pods import COUNTS_ON, ENDED
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.workloads.membership import NO_LABELS
 
