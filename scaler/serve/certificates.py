@@ -62,22 +62,22 @@ class Keys(msgspec.Struct, frozen=True):
 def advance(keys: Keys | None, name: str, now: float) -> Keys | None:
     """The keys after what is due at `now` (seconds since the epoch) for a server that is reached by `name`; None when
     nothing is."""
-    coming = keys.coming if keys is not None else None
-    if keys is not None and coming is not None and believed(coming, name, now - SETTLE - SKEW):
-        return Keys(coming, None, keys.shown.certificate)
-    if keys is None or not believed(keys.shown, name, now):
+    if keys is None:
         return Keys(_made(name, now))
-    if coming is None and now >= ends(keys.shown) - RENEWED:
+    if keys.coming is not None and believed(keys.coming, name, now - SETTLE - SKEW):
+        return Keys(keys.coming, None, keys.shown.certificate)
+    if not believed(keys.shown, name, now):
+        return Keys(_made(name, now))
+    if keys.coming is None and now >= ends(keys.shown) - RENEWED:
         return Keys(keys.shown, _made(name, now), keys.replaced)
     return None
 
 
 def read(data: Mapping[str, bytes]) -> Keys | None:
-    """The keys from a Secret's decoded data; None when what is shown is incomplete, unreadable or does not fit."""
-    shown, coming = (_pair(data, *fields) for fields in (SHOWN, COMING))
-    if shown is None or (coming is None and COMING[0] in data):
-        return None
+    """The keys from a Secret's decoded data; None when what it holds is incomplete, unreadable or does not fit."""
     try:
+        shown = _pair(data, *SHOWN)
+        coming = _pair(data, *COMING) if COMING[0] in data else None
         replaced = _pem(_certificate(data[REPLACED])) if REPLACED in data else b""
     except _UNREADABLE:
         return None
@@ -93,14 +93,13 @@ def write(keys: Keys) -> dict[str, bytes]:
     return data | {REPLACED: keys.replaced} if keys.replaced else data
 
 
-def _pair(data: Mapping[str, bytes], certificate: str, key: str) -> KeyPair | None:
-    try:
-        parsed = _certificate(data[certificate])
-        private = serialization.load_pem_private_key(data[key], None)
-        fits = parsed.public_key() == private.public_key()
-    except _UNREADABLE:
-        return None
-    return KeyPair(_pem(parsed), data[key]) if fits else None
+def _pair(data: Mapping[str, bytes], certificate: str, key: str) -> KeyPair:
+    """Raises one of `_UNREADABLE`."""
+    parsed = _certificate(data[certificate])
+    private = serialization.load_pem_private_key(data[key], None)
+    if parsed.public_key() != private.public_key():
+        raise ValueError("the key is not that of the certificate")
+    return KeyPair(_pem(parsed), data[key])
 
 
 def _certificate(text: bytes) -> x509.Certificate:
@@ -123,9 +122,12 @@ def believed(pair: KeyPair, name: str, now: float) -> bool:
 
 def _made(name: str, now: float) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name(
-        [x509.NameAttribute(NameOID.COMMON_NAME, f"mind-cluster-scaler {_moment(now):%Y-%m-%d %H:%M:%S}")]
-    )
+    common_name = f"mind-cluster-scaler {_moment(now):%Y-%m-%d %H:%M:%S}"
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    try:
+        reached_by: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        reached_by = x509.DNSName(name)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -136,18 +138,11 @@ def _made(name: str, now: float) -> KeyPair:
         .not_valid_after(_moment(now + LIFE))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general(name)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([reached_by]), critical=False)
         .sign(key, hashes.SHA256())
     )
     form = serialization.PrivateFormat.PKCS8
     return KeyPair(_pem(certificate), key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-
-
-def _general(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

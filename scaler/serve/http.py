@@ -35,40 +35,62 @@ _SHARE = 0.05
 def http_server(health: HealthState, metrics: Metrics, world: Callable[[], World | None]) -> Server:
     """`world` is called at each request and gives None before the first decision."""
     server = Server(LIMITS, partial(metrics.turned_away, "http"))
-    pages = _Pages(server, health, metrics, world)
-    for path, handler in (
-        ("/healthz", pages.healthz),
-        ("/readyz", pages.readyz),
-        ("/metrics", pages.metrics),
-        ("/snapshots", pages.services),
-        ("/snapshots/world", pages.world),
-        ("/snapshots/{namespace}/{rule}/{job_id}", pages.service),
-    ):
-        server.app.router.add_get(path, partial(_answer, handler, local=path.startswith("/snapshots")))
+    rendered, encoded = _Repeated(metrics.render), _Repeated(lambda: msgspec.json.encode(world()))
+
+    def large(request: web.Request, body: bytes, content_type: str) -> web.Response:
+        """A body that may be large, for a client that may read slowly: it is held until the connection ends."""
+        server.lend(request, min(len(body), LIMITS.bytes))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    def services(request: web.Request) -> web.Response:
+        last = world()
+        lines = "".join(f"{service.key}\n" for service in last.services) if last is not None else ""
+        return large(request, lines.encode(), "text/plain; charset=utf-8")
+
+    def whole(request: web.Request) -> web.Response:
+        if world() is None:
+            return text("404 nothing was decided yet\n", 404)
+        return large(request, encoded(), "application/json")
+
+    def of_service(request: web.Request) -> web.Response:
+        key = ServiceKey(*("" if part == "-" else part for part in request.match_info.values()))
+        last = world()
+        if last is None or all(service.key != key for service in last.services):
+            return text("404 no such service; /snapshots lists them\n", 404)
+        return whole(request)
+
+    pages: dict[str, Callable[[web.Request], web.Response]] = {
+        "/healthz": lambda _: _verdict(health.stalled(), 500),
+        "/readyz": lambda _: _verdict(health.missing(), 503),
+        "/metrics": lambda request: large(request, rendered(), CONTENT_TYPE),
+        "/snapshots": services,
+        "/snapshots/world": whole,
+        "/snapshots/{namespace}/{rule}/{job_id}": of_service,
+    }
+    for path, page in pages.items():
+        server.app.router.add_get(path, partial(_answer, page, local=path.startswith("/snapshots")))
     return server
 
 
 async def _answer(
-    handler: Callable[[web.Request], web.Response], request: web.Request, *, local: bool
+    page: Callable[[web.Request], web.Response], request: web.Request, *, local: bool
 ) -> web.StreamResponse:
     if request.can_read_body:
         raise web.HTTPRequestEntityTooLarge(max_size=0, actual_size=1)
     if local and not _is_local(request):
         return text("403 snapshots are served over loopback only: use kubectl port-forward\n", 403)
-    response = handler(request)
+    response = page(request)
     response.force_close()  # an answer frees its place; probes and scrapes come with connections of their own
     return response
 
 
 def _is_local(request: web.Request) -> bool:
     """Both ends: what a proxy beside us passes on comes from loopback, but was sent to the pod's address."""
-    ends = (request.get_extra_info(name) for name in ("peername", "sockname"))
-    return all(end is not None and _is_loopback(str(end[0])) for end in ends)
-
-
-def _is_loopback(address: str) -> bool:
-    found = ipaddress.ip_address(address.partition("%")[0])
-    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
+    for end in (request.get_extra_info(name) for name in ("peername", "sockname")):
+        address = ipaddress.ip_address(str(end[0]).partition("%")[0]) if end is not None else None
+        if address is None or not (getattr(address, "ipv4_mapped", None) or address).is_loopback:
+            return False
+    return True
 
 
 class _Repeated:
@@ -86,50 +108,6 @@ class _Repeated:
             ended = asyncio.get_running_loop().time()
             self._until = ended + (ended - began) / _SHARE
         return self._answer
-
-
-class _Pages:
-    """What is answered to each path."""
-
-    def __init__(
-        self, server: Server, health: HealthState, metrics: Metrics, world: Callable[[], World | None]
-    ) -> None:
-        self._server = server
-        self._health = health
-        self._metrics = _Repeated(metrics.render)
-        self._world = world
-        self._worlds = _Repeated(lambda: msgspec.json.encode(world()))
-
-    def healthz(self, _: web.Request) -> web.Response:
-        return _verdict(self._health.stalled(), 500)
-
-    def readyz(self, _: web.Request) -> web.Response:
-        return _verdict(self._health.missing(), 503)
-
-    def metrics(self, request: web.Request) -> web.Response:
-        return self._large(request, self._metrics(), CONTENT_TYPE)
-
-    def services(self, request: web.Request) -> web.Response:
-        world = self._world()
-        lines = "".join(f"{service.key}\n" for service in world.services) if world is not None else ""
-        return self._large(request, lines.encode(), "text/plain; charset=utf-8")
-
-    def world(self, request: web.Request) -> web.Response:
-        if self._world() is None:
-            return text("404 nothing was decided yet\n", 404)
-        return self._large(request, self._worlds(), "application/json")
-
-    def service(self, request: web.Request) -> web.Response:
-        key = ServiceKey(*("" if part == "-" else part for part in request.match_info.values()))
-        world = self._world()
-        if world is None or all(service.key != key for service in world.services):
-            return text("404 no such service; /snapshots lists them\n", 404)
-        return self.world(request)
-
-    def _large(self, request: web.Request, body: bytes, content_type: str) -> web.Response:
-        """A body that may be large, for a client that may read slowly: it is held until the connection ends."""
-        self._server.lend(request, min(len(body), LIMITS.bytes))
-        return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def _verdict(problems: list[str], status: int) -> web.Response:

@@ -178,24 +178,24 @@ def review_labels(request: _Request, groups_of: GroupsOf) -> Response:
     obj = request.object
     if obj is None or request.sub_resource or at(obj, "metadata").get("deletionTimestamp"):
         return Response()
-    warnings = _label_warnings(request.kind.kind, request.namespace, obj, groups_of)
-    return Response(warnings=_limited(warnings))
+    warnings = [
+        f"{what}: {fault.message}; {fault.hint}"
+        for what, labels in _carriers(request.kind.kind, obj)
+        for fault in _faults(what, labels, request.namespace, groups_of)
+    ]
+    return Response(warnings=_limited([*warnings, *_misplaced(request.kind.kind, obj)]))
 
 
 def _status(answer: Response) -> dict[str, Any]:
     """With reason Invalid and causes, kubectl edit opens the file again and shows them above it."""
-    shown = answer.refusal[:MAX_SHOWN]
-    causes = [
-        {"reason": "FieldValueInvalid", "message": f"{finding.code}: {finding}", "field": RULE_KEY} for finding in shown
-    ]
-    rest = len(answer.refusal) - len(shown)
+    lines = [f"{finding.code}: {finding}" for finding in answer.refusal[:MAX_SHOWN]]
+    rest = len(answer.refusal) - len(lines)
     if rest:
-        causes.append(
-            {"reason": "FieldValueInvalid", "message": f"{rest} more; see all: scaler lint", "field": RULE_KEY}
-        )
+        lines.append(f"{rest} more; see all: scaler lint")
+    causes = [{"reason": "FieldValueInvalid", "message": line, "field": RULE_KEY} for line in lines]
     return {
         "status": "Failure",
-        "message": "; ".join(f"{cause['field']}: {cause['message']}" for cause in causes),
+        "message": "; ".join(f"{RULE_KEY}: {line}" for line in lines),
         "reason": "Invalid",
         "code": 422,
         "details": {"kind": "ConfigMap", "name": answer.name, "causes": causes},
@@ -212,14 +212,6 @@ def _limited(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 # Labels: where each kind keeps those of its pods. A kind that is not known is looked at as far as its shape allows.
-
-
-def _label_warnings(kind: str, namespace: str, obj: Object, groups_of: GroupsOf) -> Iterator[str]:
-    """Warnings about the labels of this object, one line each."""
-    for what, labels in _carriers(kind, obj):
-        for fault in _faults(what, labels, namespace, groups_of):
-            yield f"{what}: {fault.message}; {fault.hint}"
-    yield from _misplaced(kind, obj)
 
 
 def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> Iterator[Finding]:

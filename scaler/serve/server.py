@@ -12,7 +12,7 @@ import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Generic, NoReturn, TypeVar, cast
 
 import msgspec
@@ -295,15 +295,12 @@ def _connection_of(request: web.Request) -> Connection | None:
 async def _listeners(host: str, port: int) -> list[socket.socket]:
     """One for each address of `host`."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    made: list[socket.socket] = []
-    try:
+    with ExitStack() as opened:
+        made = []
         for family, address in dict.fromkeys((each[0], each[4]) for each in found):
-            made.append(socket.create_server(address, family=family, backlog=MAX_WAITING))
+            made.append(opened.enter_context(socket.create_server(address, family=family, backlog=MAX_WAITING)))
             made[-1].setblocking(False)
-    except OSError:
-        for each in made:
-            each.close()
-        raise
+        opened.pop_all()  # closed by whoever has them, unless one could not be made
     return made
 
 

@@ -50,7 +50,12 @@ def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
         async def handle(request: web.Request) -> web.StreamResponse:
             loop = asyncio.get_running_loop()
             began = loop.time()
-            server.lend(request, _length(request))
+            length = request.content_length  # known before a byte of the body is read; API servers always say it
+            if length is None:
+                raise web.HTTPLengthRequired
+            if length > MAX_BODY:
+                raise web.HTTPRequestEntityTooLarge(MAX_BODY, length)
+            server.lend(request, length)
             body = await request.read()
             answer = review(body) if len(body) <= at_once else await long_reviews.review(request, review, body)
             metrics.webhook_answered(path, answer.outcome, loop.time() - began)
@@ -64,15 +69,6 @@ def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
     add("/validate/labels", partial(review_labels, groups_of=groups_of), _SHORT)
     server.app.on_cleanup.append(long_reviews.end)
     return server
-
-
-def _length(request: web.Request) -> int:
-    """Of its body, known before a byte of it is read; API servers always say it."""
-    if request.content_length is None:
-        raise web.HTTPLengthRequired
-    if request.content_length > MAX_BODY:
-        raise web.HTTPRequestEntityTooLarge(MAX_BODY, request.content_length)
-    return request.content_length
 
 
 class _LongReviews:

@@ -19,16 +19,7 @@ from pathlib import Path
 import structlog
 
 from scaler.clock import Clock
-from scaler.kube.api import (
-    MUTATING_WEBHOOKS,
-    SECRETS,
-    VALIDATING_WEBHOOKS,
-    KubeApi,
-    Object,
-    PatchType,
-    Resource,
-    within,
-)
+from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType, within
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import WEBHOOK_SECRET
 from scaler.serve import certificates
@@ -126,12 +117,13 @@ class CertificateFiles(ServerCertificate):
         self._paths = certificate, key
 
     async def _read(self) -> str:
+        certificate, key = self._paths
         try:
-            found = {path: await asyncio.to_thread(path.read_bytes) for path in self._paths}
+            shown = await asyncio.to_thread(certificate.read_bytes)
+            private = await asyncio.to_thread(key.read_bytes) if key != certificate else b""
         except OSError as error:
             return f"cannot read {error.filename}: {error.strerror}"
-        certificate, key = self._paths
-        return self._show(KeyPair(found[certificate], b"" if key == certificate else found[key]), str(certificate))
+        return self._show(KeyPair(shown, private), str(certificate))
 
 
 class CertificateKeeper(ServerCertificate):
@@ -199,8 +191,8 @@ class CertificateKeeper(ServerCertificate):
         data = {name: _base64(value) for name, value in certificates.write(keys).items()}
         _log.info("webhook certificate written", name=WEBHOOK_SECRET, next=keys.coming is not None)
         if secret is not None:
-            body = {**secret, "data": data}
-            await within(DEADLINE, self._api.replace(SECRETS, self._namespace, WEBHOOK_SECRET, body))
+            replaced = self._api.replace(SECRETS, self._namespace, WEBHOOK_SECRET, {**secret, "data": data})
+            await within(DEADLINE, replaced)
             return
         metadata = {"name": WEBHOOK_SECRET, "namespace": self._namespace, "labels": _LABELS}
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "data": data}
@@ -208,29 +200,26 @@ class CertificateKeeper(ServerCertificate):
 
     async def _trust(self, keys: Keys) -> str:
         """Have every webhook of our two configurations believe what is shown and comes next; why not, or ""."""
-        problems = []
+        problems, name, bundle = [], self._configurations, _base64(keys.trusted)
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             try:
-                await self._inject(resource, _base64(keys.trusted))
+                found = await within(DEADLINE, self._api.get(resource, None, name))
+                patch: list[Object] = [
+                    {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
+                    for number, webhook in enumerate(found.get("webhooks") or [])
+                    if webhook["clientConfig"].get("caBundle") != bundle
+                ]
+                if patch:
+                    version = found["metadata"]["resourceVersion"]
+                    unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+                    _log.info("certificate trusted", kind=resource.kind, webhooks=len(patch))
+                    send = self._api.patch(resource, None, name, [unchanged, *patch], patch_type=PatchType.JSON)
+                    await within(DEADLINE, send)
             except NotFoundError:
                 continue  # this one is not installed
             except KubeError as error:
                 problems.append(f"{resource.kind}: {error}")
         return "; ".join(problems)
-
-    async def _inject(self, resource: Resource, bundle: str) -> None:
-        found = await within(DEADLINE, self._api.get(resource, None, self._configurations))
-        patch: list[Object] = [
-            {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
-            for number, webhook in enumerate(found.get("webhooks") or [])
-            if webhook["clientConfig"].get("caBundle") != bundle
-        ]
-        if patch:
-            version = found["metadata"]["resourceVersion"]
-            patch.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
-            _log.info("certificate trusted", kind=resource.kind, webhooks=len(patch) - 1)
-            name = self._configurations
-            await within(DEADLINE, self._api.patch(resource, None, name, patch, patch_type=PatchType.JSON))
 
 
 def certificate_source(api: KubeApi, clock: Clock, settings: Settings) -> ServerCertificate:
