@@ -26,7 +26,7 @@ from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, Pat
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError, StatusError
 from scaler.kube.metadata import Metadata
 from scaler.kube.writer import Writer, controller_uid
-from scaler.report.job_status import JobStatusWriter, replica_statuses
+from scaler.report.job_status import final_patch, replica_statuses, write_status
 from scaler.rules.rule import ALL
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
@@ -51,22 +51,16 @@ class Executor:
     """One per process; actions of one plan run in parallel."""
 
     def __init__(
-        self,
-        writer: Writer,
-        state: ClusterState,
-        expectations: Expectations,
-        *,
-        clusterd: str,
-        clock: Clock,
+        self, writer: Writer, state: ClusterState, expectations: Expectations, *, clusterd: str, clock: Clock
     ) -> None:
         self._cache = cache = state.cache
         self._writes = writes = ExpectedWrites(writer, cache, expectations)
-        self._statuses = JobStatusWriter(writer, clock)
         self._gates = Gates(writer, writes, state)
         self._lookup = JobLookup(cache.jobs, writer.find)
         self._guard = RecreationGuard(self._lookup)
         self._writer = writer
         self._clusterd = clusterd
+        self._clock = clock
 
     async def perform(self, plan: Plan) -> tuple[ActionResult, ...]:
         """Do what the plan says; one outcome per action, never an error of the seam."""
@@ -250,8 +244,8 @@ class Executor:
         replicas = replica_statuses(record.job, {name: pod.phase for name, pod in present.items()})
         started = min((pod.created for pod in present.values()), default=0.0)
         ending = (step.outcome.value, step.reason.value, step.message)
-        after = await self._statuses.finish(record.object, ending, replicas, started)
-        self._writes.expect(key, ASCEND_JOBS, after)
+        patch = final_patch(record.object, ending, replicas, started, self._clock.timestamp())
+        self._writes.expect(key, ASCEND_JOBS, await write_status(self._writer, record.object, patch))
 
     async def _remove(self, key: ServiceKey, record: JobRecord, step: Remove) -> None:
         """One after the other: lowered replicas go from the highest index down. Pods that run may end by it, so nothing

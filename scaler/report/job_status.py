@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from scaler.clock import Clock, rfc3339
+from scaler.clock import rfc3339
 from scaler.decide.world import Instance, State, Verdict
 from scaler.kube.api import ASCEND_JOBS, Object, PatchType
 from scaler.kube.writer import Writer
@@ -49,30 +49,10 @@ class JobSummary(NamedTuple):
     """When its oldest pod was made, as the API server counts; 0.0 without pods."""
 
 
-class JobStatusWriter:
-    """Raises KubeError: ConflictError for a job that has changed."""
-
-    def __init__(self, writer: Writer, clock: Clock) -> None:
-        self._writer = writer
-        self._clock = clock
-
-    async def report(self, job: Object, summary: JobSummary) -> None:
-        """Say what was decided, unless the status says so already or is the last one."""
-        patch = status_patch(job, summary, self._clock.timestamp())
-        if patch is not None:
-            await self._send(job, patch)
-
-    async def finish(
-        self, job: Object, ending: tuple[str, str, str], replicas: ReplicaStatuses, started: float
-    ) -> Object:
-        """Write the last status (see `final_patch`); gives the job as it is after that."""
-        return await self._send(job, final_patch(job, ending, replicas, started, self._clock.timestamp()))
-
-    async def _send(self, job: Object, patch: dict[str, Any]) -> Object:
-        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
-        return await self._writer.patch(
-            ASCEND_JOBS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status"
-        )
+async def write_status(writer: Writer, job: Object, patch: dict[str, Any]) -> Object:
+    """Send a patch of this module; gives the job after it. KubeError: ConflictError for a job that has changed."""
+    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+    return await writer.patch(ASCEND_JOBS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status")
 
 
 def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] | None:

@@ -168,11 +168,12 @@ class Metrics:
     def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
         """Show what each of them counts."""
         for resource, informer in informers.items():
-            self.watch_silence.follow(partial(_silence, informer, asyncio.get_running_loop().time), resource.full_name)
-            self.lists.follow(partial(getattr, informer, "lists"), resource.full_name)
-            self.watches.follow(partial(getattr, informer, "watches"), resource.full_name)
-            self.watch_events.follow(partial(getattr, informer, "events"), resource.full_name)
-            self.objects_refused.follow(partial(getattr, informer, "refused"), resource.full_name)
+            name = resource.full_name
+            self.watch_silence.follow(partial(_silence, informer, asyncio.get_running_loop().time), name)
+            self.lists.follow(partial(getattr, informer, "lists"), name)
+            self.watches.follow(partial(getattr, informer, "watches"), name)
+            self.watch_events.follow(partial(getattr, informer, "events"), name)
+            self.objects_refused.follow(partial(getattr, informer, "refused"), name)
 
     def webhook_answered(self, path: str, outcome: str, seconds: float) -> None:
         """`outcome`: allowed, patched, warned, refused, unreadable."""

@@ -29,7 +29,7 @@ from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report import config_maps
 from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Event, EventWriter
-from scaler.report.job_status import JobStatusWriter, JobSummary, already_says
+from scaler.report.job_status import JobSummary, already_says, status_patch, write_status
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import (
     InstanceReport,
@@ -88,7 +88,6 @@ class Reporter:
     ) -> None:  # fmt: skip
         self._writer = writer
         self._statuses = statuses
-        self._job_statuses = JobStatusWriter(writer, clock)
         self._event_writer = EventWriter(writer, clock, metrics)
         self._clock = clock
         self._metrics = metrics
@@ -345,9 +344,10 @@ class Reporter:
         instance = next(found for found in report.service.instances if found.uid == uid)
         started = self._clock.skew.stamp(instance.admitted_at)
         replicas = report.instances[uid].replicas
-        await self._job_statuses.report(
-            job, JobSummary(instance, verdict, words(verdict, report.plan), replicas, started)
-        )
+        summary = JobSummary(instance, verdict, words(verdict, report.plan), replicas, started)
+        patch = status_patch(job, summary, self._clock.timestamp())
+        if patch is not None:
+            await write_status(self._writer, job, patch)
 
     async def _write_event(self, number: str) -> None:
         queued = self._events.pop(number, None)

@@ -52,7 +52,7 @@ def service_events(before: Object, after: Object) -> list[Statement]:
     if not before:
         return []
     found = [*_losses(before, after), *_of_rule(before, after), *_of_scale(before, after)]
-    return found or list(_gains(before, after)) or list(_of_target(before, after))
+    return found or list(_gains(before, after))
 
 
 def _of_rule(before: Object, after: Object) -> Iterator[Statement]:
@@ -91,17 +91,14 @@ def _losses(before: Object, after: Object) -> Iterator[Statement]:
 
 def _gains(before: Object, after: Object) -> Iterator[Statement]:
     ran, runs = before.get("currentRatio"), after.get("currentRatio")
+    was, now = before.get("targetRatio"), after.get("targetRatio")
     if after["reason"] == ServiceEventReason.COMPLETE != before.get("reason"):
         yield Statement(ServiceEventReason.COMPLETE, _runs(after))
     elif _size(runs) > _size(ran):
         yield Statement(ServiceEventReason.RATIO_REACHED if ran else ServiceEventReason.AVAILABLE, _runs(after))
-
-
-def _of_target(before: Object, after: Object) -> Iterator[Statement]:
-    was, now = before.get("targetRatio"), after.get("targetRatio")
-    if was and now and was["counts"] != now["counts"]:
-        words = f"works towards {counts_in_words(now['counts'])}, before {counts_in_words(was['counts'])}"
-        yield Statement(ServiceEventReason.TARGET_CHANGED, words)
+    elif was and now and was["counts"] != now["counts"]:
+        towards = f"works towards {counts_in_words(now['counts'])}, before {counts_in_words(was['counts'])}"
+        yield Statement(ServiceEventReason.TARGET_CHANGED, towards)
 
 
 def _lost(before: Object, after: Object) -> list[str]:

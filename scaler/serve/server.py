@@ -300,7 +300,7 @@ async def _listeners(host: str, port: int) -> list[socket.socket]:
         for family, address in dict.fromkeys((each[0], each[4]) for each in found):
             made.append(opened.enter_context(socket.create_server(address, family=family, backlog=MAX_WAITING)))
             made[-1].setblocking(False)
-        opened.pop_all()  # closed by whoever has them, unless one could not be made
+        opened.pop_all()  # the caller closes them, unless one could not be made
     return made
 
 
