@@ -1,404 +1,418 @@
-"""The reporter on a small store, in virtual time: what is written, when, and what is left alone."""
+"""The reporter with the real writer on the simulated API server, in virtual time: what is written, when, and what is
+left alone."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, cast
+import math
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 import pytest
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from scaler.clock import Clock
-from scaler.decide.world import Reason, RuleProblem, ServiceKey, Warning
+from scaler.decide.world import Reason, RuleProblem, Service, ServiceKey, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object, Resource
-from scaler.kube.errors import ForbiddenError, UnknownOutcomeError
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, EVENTS, Object, PatchType, Resource
+from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.kube.writer import Writer
+from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report.elastic_services import StatusWriter
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE, Reporter
 from scaler.report.service_reports import RuleKey, ServiceReport
+from scaler.sim.apiserver.client import Interceptor, Request
+from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.state.last_valid import LastValid, decode
+from tests import jobs
 from tests.builders import NOW, instance, service
-from tests.report.fakes import FakeStore, job, records, report, report_of
+from tests.faults import WRITES
+from tests.report import fakes
 
-RULE = RuleKey("default", "rule")
-STATUS = "elasticservices/rule-mindie"
-LAST_VALID = "configmaps/default.rule-scaler-last-valid"
-COLD = report("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held")
-LATER = report("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")
-
-Script = Callable[[Reporter], Coroutine[Any, Any, None]]
-
-
-def nothing_absent() -> str:
-    return ""
+NAMESPACE = "default"
+RULE = RuleKey(NAMESPACE, "rule")
+LAST_VALID = "default.rule-scaler-last-valid"
+COLD = service("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held")
+LATER = service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")
 
 
-def play(
-    store: FakeStore, script: Script, metrics: Metrics | None = None, absent: Callable[[], str] = nothing_absent
-) -> None:
-    """Run `script` beside the reporter of a new leader, then wait until everything is written."""
+class Line(Interceptor):
+    """Between the reporter and the API server: `failures` are raised first, one per request."""
 
-    async def main() -> None:
-        writer, clock, made = cast("Writer", store), Clock(NOW), metrics or Metrics()
-        statuses = StatusWriter(writer, Cache(Changes(), clock.now), clock, made, absent)
-        reporter = Reporter(writer, statuses, clock, made)
-        task = asyncio.create_task(reporter.run())
-        await script(reporter)
-        while not reporter.idle:  # noqa: ASYNC110 - virtual time, and the product needs no such event
+    def __init__(self) -> None:
+        self.failures: list[KubeError] = []
+        self.refused: Resource | None = None
+        self.seconds = 0.0
+        self.under_way, self.busiest = 0, 0
+
+    async def before(self, request: Request) -> None:
+        if request.resource == self.refused:
+            raise ForbiddenError(403, "Forbidden", "namespace is being terminated")
+        if self.failures:
+            raise self.failures.pop(0)
+        if request.verb in WRITES:
+            self.under_way += 1
+            self.busiest = max(self.busiest, self.under_way)
+            await asyncio.sleep(self.seconds)
+            self.under_way -= 1
+
+
+class Stage:
+    """A cluster with these AscendJobs, and the reporters of one leader after the other."""
+
+    def __init__(self, names: tuple[str, ...], lines: list[EventDict]) -> None:
+        self.lines = lines
+        """What was logged."""
+        self.clock = Clock(NOW)
+        self.cluster = SimCluster(self.clock)
+        self.cluster.apply(jobs.job(name, namespace=NAMESPACE) for name in names)
+        self.line, self.metrics = Line(), Metrics()
+        self._writing: asyncio.Task[None] | None = None
+
+    async def lead(self) -> None:
+        """By another process from now on."""
+        await self.end()
+        client = self.cluster.client("scaler", self.line)
+        writer = Writer(client, deadline=lambda: math.inf, rng=random.Random(0))
+        statuses = StatusWriter(writer, Cache(Changes(), self.clock.now), self.clock, self.metrics, lambda: "")
+        self.reporter = Reporter(writer, statuses, self.clock, self.metrics)
+        self._writing = asyncio.create_task(self.reporter.run())
+
+    async def end(self) -> None:
+        if self._writing is not None:
+            await self.written()
+            self._writing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await self._writing
+
+    async def written(self) -> None:
+        while not self.reporter.idle:  # noqa: ASYNC110 - virtual time, and the product needs no such event
             await asyncio.sleep(1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
 
-    with capture_logs():
-        run(main())
+    def report(self, found: Service, **changes: Any) -> ServiceReport:
+        """Its jobs are those of the cluster, as a cache would show them."""
+        there = {job["metadata"]["name"]: job for job in self.cluster.peek(ASCEND_JOBS)}
+        mine = [there.get(one.name, fakes.job(one.name)) for one in found.instances]
+        uids = [job["metadata"]["uid"] for job in mine]
+        members = [msgspec.structs.replace(one, uid=uid) for one, uid in zip(found.instances, uids, strict=True)]
+        taken = msgspec.structs.replace(found, instances=tuple(members))
+        return fakes.report_of(taken, jobs=mine, **changes)
 
-
-def notes(*reports: ServiceReport, pause: float = 5.0) -> Script:
-    async def script(reporter: Reporter) -> None:
-        for noted in reports:
-            await reporter.note([noted])
+    async def note(self, *found: Service | ServiceReport, pause: float = 5.0, **changes: Any) -> None:
+        """One pass after the other, then time until all is written."""
+        for one in found:
+            await self.reporter.note([self.report(one, **changes) if isinstance(one, Service) else one])
             await asyncio.sleep(pause)
+        await self.written()
 
-    return script
+    async def edit(self, resource: Resource, name: str, patch: Object, subresource: str = "") -> None:
+        """By somebody else."""
+        await self.cluster.patch(resource, NAMESPACE, name, patch, patch_type=PatchType.MERGE, subresource=subresource)
+
+    def named(self, resource: Resource) -> dict[str, Object]:
+        return {found["metadata"]["name"]: found for found in self.cluster.peek(resource)}
+
+    @property
+    def status(self) -> Object:
+        found: Object = self.named(ELASTIC_SERVICES)["rule-mindie"]["status"]
+        return found
+
+    @property
+    def states(self) -> dict[str, str]:
+        found = {name: job.get("status") for name, job in self.named(ASCEND_JOBS).items()}
+        return {name: status["conditions"][-1]["type"] for name, status in found.items() if status}
+
+    @property
+    def events(self) -> list[tuple[str, str]]:
+        found = self.cluster.peek(EVENTS)
+        return sorted((event["involvedObject"]["name"], event["reason"]) for event in found)
+
+    @property
+    def writes(self) -> list[str]:
+        found = [write for write in self.cluster.writes("scaler") if not write.error]
+        return [f"{write.verb} {write.resource.plural}/{write.name}" for write in found]
+
+    def content(self) -> list[Object]:
+        resources = (ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, EVENTS)
+        return [found for resource in resources for found in self.cluster.peek(resource)]
 
 
-def cluster(*jobs: str) -> FakeStore:
-    """A store with these AscendJobs; the jobs of a report have the version and uid that these have."""
-    store = FakeStore()
-    for name in jobs or ("p0", "p1", "d0"):
-        store.seed(ASCEND_JOBS, job(name))
-        store[f"ascendjobs/{name}"]["metadata"]["resourceVersion"] = "1"
-    return store
+def on_stage(*names: str) -> Callable[[Callable[[Stage], Awaitable[None]]], Callable[[], None]]:
+    """The test is played in virtual time on a stage with these jobs: p0, p1 and d0 unless others are named."""
+
+    def made(story: Callable[[Stage], Awaitable[None]]) -> Callable[[], None]:
+        async def main(lines: list[EventDict]) -> None:
+            stage = Stage(names or ("p0", "p1", "d0"), lines)
+            await stage.lead()
+            await story(stage)
+            await stage.end()
+
+        def test() -> None:
+            with capture_logs() as lines:
+                run(main(lines))
+
+        return test
+
+    return made
 
 
-def states(store: FakeStore) -> dict[str, str]:
-    return {name: store[f"ascendjobs/{name}"]["status"]["conditions"][-1]["type"] for name in store.names("ascendjobs")}
-
-
-def events(store: FakeStore) -> list[tuple[str, str]]:
-    found = (store[f"events/{name}"] for name in store.names("events"))
-    return sorted((event["involvedObject"]["name"], event["reason"]) for event in found)
-
-
-def told_about(store: FakeStore, name: str) -> list[Object]:
-    found = [store[f"events/{event}"] for event in store.names("events")]
-    return [event for event in found if event["involvedObject"]["name"] == name]
-
-
-def test_a_pass_is_told_in_status_conditions_and_events() -> None:
-    store = cluster()
-    play(store, notes(COLD))
-    assert store[STATUS]["status"]["targetRatio"]["index"] == 1
-    assert states(store) == {"p0": "Created", "p1": "Created", "d0": "Created"}
-    assert events(store) == [
+@on_stage()
+async def test_a_pass_is_told_in_status_conditions_and_events(on: Stage) -> None:
+    await on.note(COLD)
+    assert on.status["targetRatio"]["index"] == 1
+    assert on.states == {"p0": "Created", "p1": "Created", "d0": "Created"}
+    assert on.events == [
         ("d0", "WaitingForScheduler"),
         ("p0", "WaitingForScheduler"),
         ("p1", "WaitingForRatio"),
     ]
 
 
-def test_a_later_pass_changes_what_changed_and_nothing_else() -> None:
-    store = cluster()
-    play(store, notes(COLD, LATER))
-    assert states(store) == {"p0": "Running", "p1": "Created", "d0": "Created"}
-    assert store.log.count("patch ascendjobs/p0/status") == 2
-    assert store.log.count(f"patch {STATUS}/status") == 2
-
-
-def test_who_decides_alone_from_now_on_is_told_although_nothing_else_changed() -> None:
-    store = cluster()
-    play(store, notes(COLD, msgspec.structs.replace(COLD, alone="the nodes may not be read")))
-    assert store[STATUS]["status"]["alone"] == "the nodes may not be read"
-
-
-def test_at_rest_nothing_is_written() -> None:
-    store = cluster()
-
-    async def script(reporter: Reporter) -> None:
-        await notes(COLD)(reporter)
-        written = list(store.log)
-        await notes(*[COLD] * 100)(reporter)
-        assert store.log == written
-
-    play(store, script)
-    assert store.log
-
-
-def test_the_next_leader_repeats_nothing() -> None:
-    store = cluster()
-    play(store, notes(LATER))
-    written = list(store.log)
-    seen = report_of(LATER.service, jobs=records(store[f"ascendjobs/{uid[4:]}"] for uid in LATER.instances))
-    play(store, notes(seen))
-    assert store.log == written
-
-
-def test_a_status_that_somebody_edited_is_put_right_when_it_changes_next() -> None:
-    store = cluster()
-
-    async def script(reporter: Reporter) -> None:
-        await notes(COLD)(reporter)
-        edited = store[STATUS]
-        edited["status"]["message"] = "hello"
-        store.seed(ELASTIC_SERVICES, edited)
-        await notes(LATER, pause=30)(reporter)
-
-    play(store, script)
-    assert store[STATUS]["status"]["message"].startswith("d0: ")
-
-
-def test_labels_that_others_put_on_the_status_stay() -> None:
-    store = cluster()
-
-    async def script(reporter: Reporter) -> None:
-        await notes(COLD)(reporter)
-        store[STATUS]["metadata"]["labels"]["team"] = "a"
-        await notes(LATER)(reporter)
-
-    play(store, script)
-    assert store[STATUS]["metadata"]["labels"]["team"] == "a"
-
-
-def test_a_config_map_of_somebody_else_is_never_touched() -> None:
-    store, metrics = cluster(), Metrics()
-    theirs = {"metadata": {"namespace": "default", "name": "default.rule-scaler-last-valid"}, "data": {"a": "b"}}
-    store.seed(CONFIG_MAPS, theirs)
-    kept = [msgspec.structs.replace(found, last_valid=LastValid("{}")) for found in (COLD, LATER)]
-    play(store, notes(*kept), metrics)
-    assert store[LAST_VALID]["data"] == {"a": "b"}
-    assert b'scaler_reports_dropped_total{cause="foreign",kind="config-map"}' in metrics.render()
-
-
-def test_a_burst_of_passes_becomes_one_write_a_second() -> None:
-    store = cluster()
-    flapping = [COLD, LATER] * 20
-    play(store, notes(*flapping, pause=0.1))
-    assert store.log.count(f"create {STATUS}") == 1
-    assert store.log.count(f"patch {STATUS}/status") <= 5
-
-
-def test_what_happens_again_counts_the_first_event_up() -> None:
-    store = cluster()
-    play(store, notes(*[COLD, LATER] * 3))
-    counts = {event["reason"]: event["count"] for event in told_about(store, "p0")}
-    assert counts == {"WaitingForScheduler": 3, "Running": 3}
-
-
-def test_a_warning_that_passes_quickly_is_no_event() -> None:
-    store = cluster("p0")
-    incomplete, whole = report("1P1D", "p0 Running"), report("1P1D", "p0 Running, d0 Running")
-    play(store, notes(incomplete, whole, pause=1))
-    assert "TargetUnreachable" not in {reason for _, reason in events(store)}
-
-
-def test_a_warning_that_lasts_is_an_event_on_the_service() -> None:
-    store = cluster("p0")
-    play(store, notes(report("1P1D", "p0 Running")))
-    assert ("rule-mindie", "TargetUnreachable") in events(store)
-
-
-def test_a_conflict_on_a_job_is_solved_by_reading_it_again() -> None:
-    store = cluster("p0")
-    store["ascendjobs/p0"]["metadata"]["resourceVersion"] = "77"
-    play(store, notes(report("1P", "p0 Held")))
-    assert states(store) == {"p0": "Created"}
-
-
-def test_errors_are_retried_and_hold_nothing_else_up() -> None:
-    store = cluster()
-    store.failures = [UnknownOutcomeError("503") for _ in range(7)]
-    play(store, notes(COLD))
-    assert STATUS in store
-    assert len(events(store)) == 3
-    assert set(states(store).values()) == {"Created"}
-
-
-def test_a_refused_event_is_dropped_and_counted() -> None:
-    store, metrics = cluster("p0"), Metrics()
-
-    async def script(reporter: Reporter) -> None:
-        store.failures = [ForbiddenError(403, "Forbidden", "namespace is being terminated")] * 4
-        await reporter.note([report("1P", "p0 Held")])
-
-    play(store, script, metrics)
-    assert events(store) == []
-    assert b'scaler_reports_dropped_total{cause="refused",kind="event"} 1.0' in metrics.render()
-
-
-def test_a_job_that_is_gone_ends_the_matter() -> None:
-    store = cluster("p0")
-    play(store, notes(report("1P1D", "p0 Held, d0 Held")))
-    assert states(store) == {"p0": "Created"}
-
-
-def test_the_last_valid_rule_is_kept_and_follows_the_rule() -> None:
-    store = cluster()
-    first, second = LastValid("{}", {"mind-cluster/paused": "true"}), LastValid('{"a": 1}')
-    play(
-        store,
-        notes(msgspec.structs.replace(COLD, last_valid=first), msgspec.structs.replace(COLD, last_valid=second)),
-    )
-    assert decode(store[LAST_VALID], RULE) == second
-
-
-def test_without_a_valid_rule_none_is_kept() -> None:
-    store = cluster()
-    play(store, notes(report_of(service(None, (instance("p0"),)))))
-    assert STATUS in store
-    assert LAST_VALID not in store
-
-
-def test_a_rule_that_no_job_names_loses_its_config_map() -> None:
-    store = cluster()
-
-    async def script(reporter: Reporter) -> None:
-        await notes(msgspec.structs.replace(COLD, last_valid=LastValid("{}")))(reporter)
-        reporter.rule_gone(RULE)
-
-    play(store, script)
-    assert store.names("configmaps") == []
-
-
-def test_what_an_earlier_process_left_of_a_forgotten_rule_goes_but_only_what_is_ours() -> None:
-    store = FakeStore()
-    store.seed(
-        CONFIG_MAPS, {"metadata": {"namespace": "default", "name": "default.rule-scaler-last-valid"}, "data": {}}
-    )
-
-    async def script(reporter: Reporter) -> None:
-        reporter.rule_gone(RULE)
-
-    play(store, script)
-    assert store.log == []
-
-
-def test_a_job_that_turns_up_in_time_keeps_them() -> None:
-    store = cluster()
-
-    async def script(reporter: Reporter) -> None:
-        await notes(COLD, pause=0.2)(reporter)
-        reporter.rule_gone(RULE)
-        await reporter.note([LATER])
-
-    play(store, script)
-    assert STATUS in store
-    assert not [entry for entry in store.log if entry.startswith("delete")]
-
-
-def test_a_job_that_moves_to_another_service_is_still_told_about() -> None:
-    store = cluster("p0", "p1")
-    moved = msgspec.structs.replace(service("1P1D", "p1 Running"), key=ServiceKey("default", "rule", "other"))
-    play(
-        store,
-        lambda reporter: _note_together(
-            reporter, [[report("2P", "p0 Held, p1 Held")], [report_of(moved), report("2P", "p0 Held")]]
-        ),
-    )
-    assert states(store) == {"p0": "Created", "p1": "Running"}
-
-
-def test_a_job_that_has_moved_on_survives_the_late_end_of_the_service_that_it_left() -> None:
-    store = cluster("p0")
-    left = report("1P", "p0 Held")
-    joined = msgspec.structs.replace(service("1P", "p0 Running"), key=ServiceKey("default", "rule", "other"))
-
-    async def script(reporter: Reporter) -> None:
-        await reporter.note([left])
-        await asyncio.sleep(5)
-        await reporter.note([report_of(joined)])
-        reporter.service_gone(left.plan.key)
-
-    play(store, script)
-    assert states(store) == {"p0": "Running"}
-
-
-async def _note_together(reporter: Reporter, batches: list[list[ServiceReport]]) -> None:
-    for batch in batches:
-        await reporter.note(batch)
-        await asyncio.sleep(5)
-
-
-def test_a_problem_of_the_rule_is_an_event_on_the_rule_and_on_the_service() -> None:
-    store = cluster("p0")
-    broken = service("1P", "p0 Running", problem=RuleProblem(Warning.RULE_INVALID, "line 3: no comma"))
-    play(store, notes(report_of(broken, rule_uid="uid-rule")))
-    assert {("rule", "RuleInvalid"), ("rule-mindie", "RuleInvalid")} <= set(events(store))
-
-
-def test_training_jobs_hear_nothing_from_us() -> None:
-    store = cluster("p0")
-    training = job("p0")
-    training["metadata"]["labels"] = {"framework": "pytorch"}
-    alone = service(None, (instance("p0", label_problem=Reason.NOT_SERVED),), key=ServiceKey("default", "", ""))
-    play(store, notes(report_of(alone, jobs=records([training]))))
-    assert store.log == []
-
-
-def test_a_service_without_a_rule_gets_conditions_and_events_but_no_status() -> None:
-    store = cluster("p0")
-    alone = service(None, (instance("p0", group=None),), key=ServiceKey("default", "", "mindie"))
-    play(store, notes(report_of(alone)))
-    assert store.names("elasticservices") == []
-    assert states(store) == {"p0": "Created"}
-
-
-def test_a_flapping_job_cannot_flood_the_cluster_with_events() -> None:
-    store, metrics = cluster("p0"), Metrics()
-    broken = [report_of(service("1P", (instance("p0", "Broken", trouble=f"exit code {n}"),))) for n in range(60)]
-    running = report("1P", "p0 Running")
-    play(store, notes(*[moment for each in broken for moment in (each, running)], pause=0.5), metrics)
-    assert len(events(store)) <= 27
-    assert b'scaler_reports_dropped_total{cause="spam",kind="event"}' in metrics.render()
-
-
-class SlowStore(FakeStore):
-    """Every write takes its time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.under_way, self.busiest = 0, 0
-
-    async def _slow(self) -> None:
-        self.under_way += 1
-        self.busiest = max(self.busiest, self.under_way)
-        await asyncio.sleep(0.5)
-        self.under_way -= 1
-
-    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        await self._slow()
-        return await super().create(resource, namespace, body)
-
-    async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **how: Any) -> Object:
-        await self._slow()
-        return await super().patch(resource, namespace, name, patch, **how)
-
-
-def test_conditions_and_events_of_one_namespace_leave_room_for_others() -> None:
-    names = [f"p{number}" for number in range(12)]
-    store = SlowStore()
-    for name in names:
-        store.seed(ASCEND_JOBS, job(name))
-    play(store, notes(report("12P > 1P", ", ".join(f"{name} Held" for name in names))))
-    assert store.busiest == PARALLEL_WRITES_OF_ONE < PARALLEL_WRITES
-    assert len(events(store)) == len(names)
-
-
-def test_what_was_never_reported_differs_and_what_is_gone_differs_again() -> None:
-    async def script(reporter: Reporter) -> None:
-        def seen() -> tuple[bool, bool]:
-            return reporter.differs(COLD.plan), reporter.differs_in_words(COLD.plan)
-
-        assert seen() == (True, True)
-        await reporter.note([COLD])
-        assert seen() == (False, False)
-        reporter.service_gone(COLD.plan.key)
-        assert seen() == (True, True)
-
-    play(cluster(), script)
+@on_stage()
+async def test_a_later_pass_changes_what_changed_and_nothing_else(on: Stage) -> None:
+    await on.note(COLD, LATER, last_valid=LastValid("{}"))
+    assert on.states == {"p0": "Running", "p1": "Created", "d0": "Created"}
+    assert (list(on.named(CONFIG_MAPS)), list(on.named(ELASTIC_SERVICES))) == ([LAST_VALID], ["rule-mindie"])
+    assert [line for line in on.lines if line["log_level"] != "info"] == []
+    assert on.writes.count("patch status ascendjobs/p0") == 2
+    assert on.writes.count("patch status elasticservices/rule-mindie") == 2
+
+
+@on_stage()
+async def test_who_decides_alone_from_now_on_is_told_although_nothing_else_changed(on: Stage) -> None:
+    await on.note(COLD)
+    await on.note(COLD, alone="the nodes may not be read")
+    assert on.status["alone"] == "the nodes may not be read"
+
+
+@on_stage()
+async def test_at_rest_nothing_is_written(on: Stage) -> None:
+    await on.note(COLD)
+    written = on.writes
+    await on.note(*[COLD] * 100)
+    assert on.writes == written != []
+
+
+@on_stage()
+async def test_the_next_leader_repeats_nothing(on: Stage) -> None:
+    await on.note(LATER, last_valid=LastValid("{}"))
+    before, written = on.content(), on.writes
+    await on.lead()
+    await on.note(LATER, last_valid=LastValid("{}"))
+    assert (on.content(), on.writes) == (before, written)
+
+
+@on_stage()
+async def test_a_cache_that_lags_behind_makes_no_second_write(on: Stage) -> None:
+    stale = on.report(LATER)
+    await on.note(stale)
+    all_run = service("2P1D > 1P1D", "p0 Running, p1 Running, d0 Running")
+    await on.note(msgspec.structs.replace(on.report(all_run), instances=stale.instances))
+    assert set(on.states.values()) == {"Running"}
+
+
+@on_stage()
+async def test_a_status_that_somebody_edited_is_put_right_when_it_changes_next(on: Stage) -> None:
+    await on.note(COLD)
+    await on.edit(ELASTIC_SERVICES, "rule-mindie", {"status": {"message": "hello"}}, "status")
+    await on.note(LATER, pause=30)
+    assert on.status["message"].startswith("d0: ")
+
+
+@on_stage()
+async def test_labels_that_others_put_on_the_status_stay(on: Stage) -> None:
+    await on.note(COLD)
+    await on.edit(ELASTIC_SERVICES, "rule-mindie", {"metadata": {"labels": {"team": "a"}}})
+    await on.note(LATER)
+    assert on.named(ELASTIC_SERVICES)["rule-mindie"]["metadata"]["labels"]["team"] == "a"
+
+
+@on_stage()
+async def test_a_config_map_of_somebody_else_is_never_touched(on: Stage) -> None:
+    on.cluster.apply([jobs.manifest(CONFIG_MAPS, LAST_VALID, NAMESPACE, data={"a": "b"})])
+    await on.note(COLD, LATER, last_valid=LastValid("{}"))
+    assert on.named(CONFIG_MAPS)[LAST_VALID]["data"] == {"a": "b"}
+    assert b'scaler_reports_dropped_total{cause="foreign",kind="config-map"}' in on.metrics.render()
+    written = on.writes
+    on.reporter.rule_gone(RULE)
+    await on.written()
+    assert LAST_VALID in on.named(CONFIG_MAPS)
+    assert [entry for entry in on.writes[len(written) :] if "configmaps" in entry] == []
+
+
+@on_stage()
+async def test_a_burst_of_passes_becomes_one_write_a_second(on: Stage) -> None:
+    await on.note(*[COLD, LATER] * 20, pause=0.1)
+    assert on.writes.count("create elasticservices/rule-mindie") == 1
+    assert on.writes.count("patch status elasticservices/rule-mindie") <= 5
+
+
+@on_stage()
+async def test_what_happens_again_counts_the_first_event_up(on: Stage) -> None:
+    await on.note(*[COLD, LATER] * 3)
+    about = [event for event in on.cluster.peek(EVENTS) if event["involvedObject"]["name"] == "p0"]
+    assert {event["reason"]: event["count"] for event in about} == {"WaitingForScheduler": 3, "Running": 3}
+
+
+@on_stage("p0")
+async def test_a_warning_that_passes_quickly_is_no_event(on: Stage) -> None:
+    await on.note(service("1P1D", "p0 Running"), service("1P1D", "p0 Running, d0 Running"), pause=1)
+    await asyncio.sleep(10)
+    assert "TargetUnreachable" not in {reason for _, reason in on.events}
+
+
+@on_stage("p0")
+async def test_a_warning_that_lasts_is_an_event_on_the_service(on: Stage) -> None:
+    await on.note(service("1P1D", "p0 Running"))
+    assert ("rule-mindie", "TargetUnreachable") in on.events
+
+
+@on_stage("p0")
+async def test_a_conflict_on_a_job_is_solved_by_reading_it_again(on: Stage) -> None:
+    seen = on.report(service("1P", "p0 Held"))
+    await on.edit(ASCEND_JOBS, "p0", {"metadata": {"annotations": {"touched": "by another"}}})
+    await on.note(seen)
+    assert on.states == {"p0": "Created"}
+    errors = [write.error for write in on.cluster.writes("scaler") if write.resource == ASCEND_JOBS]
+    assert (len(errors), errors[-1]) == (2, "")
+
+
+@on_stage()
+async def test_errors_are_retried_and_hold_nothing_else_up(on: Stage) -> None:
+    on.line.failures = [UnknownOutcomeError("503") for _ in range(7)]
+    await on.note(COLD)
+    assert on.status
+    assert len(on.events) == 3
+    assert set(on.states.values()) == {"Created"}
+
+
+@on_stage("p0")
+async def test_a_refused_event_is_dropped_and_counted(on: Stage) -> None:
+    on.line.refused = EVENTS
+    await on.note(service("1P", "p0 Held"))
+    assert on.events == []
+    assert b'scaler_reports_dropped_total{cause="refused",kind="event"} 1.0' in on.metrics.render()
+
+
+@on_stage("p0")
+async def test_a_job_that_is_gone_ends_the_matter(on: Stage) -> None:
+    await on.note(service("1P1D", "p0 Held, d0 Held"))
+    assert on.states == {"p0": "Created"}
+
+
+@on_stage()
+async def test_the_last_valid_rule_is_kept_and_follows_the_rule(on: Stage) -> None:
+    await on.note(COLD, last_valid=LastValid("{}", {"mind-cluster/paused": "true"}))
+    second = LastValid('{"a": 1}')
+    await on.note(COLD, last_valid=second)
+    assert decode(on.named(CONFIG_MAPS)[LAST_VALID], RULE) == second
+
+
+@on_stage("p0")
+async def test_without_a_valid_rule_none_is_kept(on: Stage) -> None:
+    await on.note(service(None, (instance("p0"),)))
+    assert on.status
+    assert on.named(CONFIG_MAPS) == {}
+
+
+@on_stage()
+async def test_a_rule_whose_name_only_a_label_allows_has_a_status_too(on: Stage) -> None:
+    await on.note(msgspec.structs.replace(COLD, key=ServiceKey(NAMESPACE, "My_Rule", "mindie")))
+    (name,) = on.named(ELASTIC_SERVICES)
+    assert name.startswith("my-rule-")
+
+
+@on_stage()
+async def test_a_rule_that_no_job_names_loses_its_config_map(on: Stage) -> None:
+    await on.note(COLD, last_valid=LastValid("{}"))
+    on.reporter.rule_gone(RULE)
+    await on.written()
+    assert on.named(CONFIG_MAPS) == {}
+
+
+@on_stage()
+async def test_a_job_that_turns_up_in_time_keeps_them(on: Stage) -> None:
+    await on.reporter.note([on.report(COLD)])
+    await asyncio.sleep(0.2)
+    on.reporter.rule_gone(RULE)
+    await on.note(LATER)
+    assert on.status
+    assert not [entry for entry in on.writes if entry.startswith("delete")]
+
+
+@on_stage("p0", "p1")
+async def test_a_job_that_moves_to_another_service_is_still_told_about(on: Stage) -> None:
+    moved = service("1P1D", "p1 Running", key=ServiceKey(NAMESPACE, "rule", "other"))
+    await on.note(service("2P", "p0 Held, p1 Held"))
+    await on.reporter.note([on.report(moved), on.report(service("2P", "p0 Held"))])
+    await on.written()
+    assert on.states == {"p0": "Created", "p1": "Running"}
+
+
+@on_stage("p0")
+async def test_a_job_that_has_moved_on_survives_the_late_end_of_the_service_that_it_left(on: Stage) -> None:
+    left = service("1P", "p0 Held")
+    await on.note(left)
+    joined = service("1P", "p0 Running", key=ServiceKey(NAMESPACE, "rule", "other"))
+    await on.reporter.note([on.report(joined)])
+    on.reporter.service_gone(left.key)
+    await on.written()
+    assert on.states == {"p0": "Running"}
+
+
+@on_stage("p0")
+async def test_a_problem_of_the_rule_is_an_event_on_the_rule_and_on_the_service(on: Stage) -> None:
+    problem = RuleProblem(Warning.RULE_INVALID, "line 3: no comma")
+    await on.note(service("1P", "p0 Running", problem=problem), rule_uid="uid-rule")
+    assert {("rule", "RuleInvalid"), ("rule-mindie", "RuleInvalid")} <= set(on.events)
+
+
+@on_stage("p0")
+async def test_training_jobs_hear_nothing_from_us(on: Stage) -> None:
+    labels = {"framework": "pytorch", RULE_LABEL: None, GROUP_LABEL: None}
+    await on.edit(ASCEND_JOBS, "p0", {"metadata": {"labels": labels}})
+    await on.note(service(None, (instance("p0", label_problem=Reason.NOT_SERVED),), key=ServiceKey(NAMESPACE, "", "")))
+    assert on.writes == []
+
+
+@on_stage("p0")
+async def test_a_service_without_a_rule_gets_conditions_and_events_but_no_status(on: Stage) -> None:
+    await on.note(service(None, (instance("p0", group=None),), key=ServiceKey(NAMESPACE, "", "mindie")))
+    assert on.named(ELASTIC_SERVICES) == {}
+    assert on.states == {"p0": "Created"}
+
+
+@on_stage("p0")
+async def test_a_flapping_job_cannot_flood_the_cluster_with_events(on: Stage) -> None:
+    broken = [service("1P", (instance("p0", "Broken", trouble=f"exit code {n}"),)) for n in range(60)]
+    await on.note(*[moment for each in broken for moment in (each, service("1P", "p0 Running"))], pause=0.5)
+    assert len(on.events) <= 27
+    assert b'scaler_reports_dropped_total{cause="spam",kind="event"}' in on.metrics.render()
+
+
+@on_stage(*(f"p{number}" for number in range(12)))
+async def test_conditions_and_events_of_one_namespace_leave_room_for_others(on: Stage) -> None:
+    on.line.seconds = 0.5
+    await on.note(service("12P > 1P", ", ".join(f"p{number} Held" for number in range(12))))
+    assert on.line.busiest == PARALLEL_WRITES_OF_ONE < PARALLEL_WRITES
+    assert len(on.events) == 12
+
+
+@on_stage()
+async def test_what_was_never_reported_differs_and_what_is_gone_differs_again(on: Stage) -> None:
+    seen = on.report(COLD)
+
+    def differs() -> tuple[bool, bool]:
+        return on.reporter.differs(seen.plan), on.reporter.differs_in_words(seen.plan)
+
+    assert differs() == (True, True)
+    await on.note(seen)
+    assert differs() == (False, False)
+    on.reporter.service_gone(COLD.key)
+    assert differs() == (True, True)
