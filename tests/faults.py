@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from enum import StrEnum
-from functools import partial
 
 import msgspec
 
@@ -51,8 +50,6 @@ WRITES = ("create", "delete", "patch", "replace")
 _BEFORE = frozenset({Fault.DELAY, Fault.NOT_SENT, Fault.LOST_REQUEST, Fault.REFUSED, Fault.CRASH})
 _AFTER = frozenset({Fault.SLOW_ANSWER, Fault.LOST_ANSWER, Fault.CRASH_AFTER})
 _STREAM = frozenset({Fault.CUT, Fault.RESET, Fault.LAG, Fault.SILENT})
-_CRASHES = frozenset({Fault.CRASH, Fault.CRASH_AFTER})
-_WAITING = frozenset({Fault.DELAY, Fault.SLOW_ANSWER, Fault.LAG})
 _REASONS = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 
 
@@ -81,16 +78,6 @@ class Rule(msgspec.Struct, kw_only=True, frozen=True):
     seconds: float = 0.0
     status: int = 409
     retry_after: float | None = None
-
-    def matches(self, request: Request, name: str, now: float) -> bool:
-        """Whether the criteria (not chance, nor `skip` and `times`) choose this request."""
-        return (
-            self.start <= now < self.end
-            and (not self.verbs or request.verb in self.verbs)
-            and (not self.kinds or request.resource.kind in self.kinds)
-            and (not self.namespaces or request.namespace in self.namespaces)
-            and (not self.name or re.fullmatch(self.name, name) is not None)
-        )
 
 
 class Faults(Interceptor):
@@ -127,16 +114,12 @@ class Faults(Interceptor):
         await self._harm(request, _AFTER)
 
     async def deliver(self, request: Request, event: Seen) -> bool:
-        name = event.record.object["metadata"]["name"] if event.record is not None else ""
-        return await self._harm(request, _STREAM, name, event.moment)
+        return await self._harm(request, _STREAM, event)
 
-    async def _harm(
-        self, request: Request, faults: frozenset[Fault], name: str = "", since: float | None = None
-    ) -> bool:  # fmt: skip
-        """False when a watch ends without a word. `name`, `since`: of the object, and when the event happened; delays
-        count from there."""
-        hit = partial(self._hits, request=request, name=name or request.name)
-        chosen = [rule for rule in self.rules if rule.fault in faults and hit(rule)]
+    async def _harm(self, request: Request, faults: frozenset[Fault], event: Seen | None = None) -> bool:
+        """False when a watch ends without a word. Delays of an event count from when it happened."""
+        name = event.record.object["metadata"]["name"] if event and event.record else request.name
+        chosen = [rule for rule in self.rules if rule.fault in faults and self._hits(rule, request, name)]
         self.counts.update(rule.fault for rule in chosen)
         for rule in chosen:
             if rule.fault is Fault.CUT:
@@ -144,31 +127,30 @@ class Faults(Interceptor):
             if rule.fault is Fault.SILENT:
                 await asyncio.sleep(max(0.0, self._origin + rule.end - self._clock.now()))
                 continue
-            if rule.fault in _CRASHES:
+            if rule.fault in (Fault.CRASH, Fault.CRASH_AFTER):
                 self._crash()
                 continue
-            if rule.fault not in _WAITING:
-                raise _error(rule)
+            if rule.fault is Fault.NOT_SENT:
+                raise NotSentError("injected: no connection")
+            if rule.fault is Fault.REFUSED:
+                reason = _REASONS.get(rule.status, "Unknown")
+                raise status_error(rule.status, reason, "injected refusal", retry_after=rule.retry_after)
+            if rule.fault not in (Fault.DELAY, Fault.SLOW_ANSWER, Fault.LAG):
+                raise UnknownOutcomeError(f"injected: {rule.fault.value}")
             now = self._clock.now()
-            await asyncio.sleep(max(0.0, (now if since is None else since) + rule.seconds - now))
+            await asyncio.sleep(max(0.0, (event.moment if event else now) + rule.seconds - now))
         return True
 
     def _hits(self, rule: Rule, request: Request, name: str) -> bool:
         met = self._met[rule]
-        if rule.times is not None and met >= rule.skip + rule.times:
-            return False
-        if not rule.matches(request, name, self._clock.now() - self._origin):
-            return False
-        if rule.probability < 1.0 and self._random.random() >= rule.probability:
-            return False
-        self._met[rule] += 1
-        return met >= rule.skip
-
-
-def _error(rule: Rule) -> KubeError:
-    if rule.fault is Fault.NOT_SENT:
-        return NotSentError("injected: no connection")
-    if rule.fault is Fault.REFUSED:
-        reason = _REASONS.get(rule.status, "Unknown")
-        return status_error(rule.status, reason, "injected refusal", retry_after=rule.retry_after)
-    return UnknownOutcomeError(f"injected: {rule.fault.value}")
+        chosen = (
+            (rule.times is None or met < rule.skip + rule.times)
+            and rule.start <= self._clock.now() - self._origin < rule.end
+            and (not rule.verbs or request.verb in rule.verbs)
+            and (not rule.kinds or request.resource.kind in rule.kinds)
+            and (not rule.namespaces or request.namespace in rule.namespaces)
+            and (not rule.name or re.fullmatch(rule.name, name) is not None)
+            and (rule.probability >= 1.0 or self._random.random() < rule.probability)
+        )
+        self._met[rule] += chosen
+        return chosen and met >= rule.skip

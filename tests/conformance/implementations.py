@@ -83,19 +83,19 @@ IMPLEMENTATIONS: dict[str, Callable[[Case], bool]] = {
 }
 
 
-async def _in_quiet(case: Case, cluster: Cluster) -> None:
-    """A real controller manager puts a ConfigMap into every new namespace, which must not come in between."""
-
-    async def arrived() -> bool:
-        return bool((await cluster.kube.list(CONFIG_MAPS, cluster.namespace)).items)
-
-    await eventually(arrived, "the namespace is furnished")
-    await case(cluster)
-
-
 async def judge_real(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:
     """One case against an API server, of Kubernetes 1.`minor`, that has a controller manager."""
-    return await _judge(partial(_in_quiet, case), kube, compact, minor)
+
+    async def in_quiet(cluster: Cluster) -> None:
+        """A real controller manager puts a ConfigMap into every new namespace, which must not come in between."""
+
+        async def arrived() -> bool:
+            return bool((await kube.list(CONFIG_MAPS, cluster.namespace)).items)
+
+        await eventually(arrived, "the namespace is furnished")
+        await case(cluster)
+
+    return await _judge(in_quiet, kube, compact, minor)
 
 
 async def _judge(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:

@@ -20,18 +20,12 @@ from scaler.kube.api import (
     SERVICES,
     Object,
     PatchType,
-)
+)  # fmt: skip
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.settings import Settings
 from scaler.sim.actors import objects
-from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.devices import DevicePlugin
-from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.kubelet import Kubelet
-from scaler.sim.actors.nodes import NodeLifecycle
 from scaler.sim.actors.operator import NAMESPACE
-from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import Condition, census
@@ -40,6 +34,7 @@ from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
 from tests.jobs import QUEUE
 from tests.rig import at_work
 from tests.sim.stage import Stage
+from tests.simulation.actors import machines
 from tests.simulation.worlds import A2, A3
 
 SCALER, OPERATOR = "scaler", "operator"
@@ -146,15 +141,8 @@ async def moving(nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: 
     on = Moving()
     on.cluster.apply([deployment()])
     api = on.cluster.client("world")
-    actors: list[Actor] = [
-        GangScheduler(api),
-        DevicePlugin(api),
-        Kubelet(api, on.clock),
-        FaultActor(api, on.clock),
-        NodeLifecycle(api, on.clock),
-        GarbageCollector(api),
-        DeployedOperator(on.cluster.client(OPERATOR, on.guard), on.clock),
-    ]
+    operator = DeployedOperator(on.cluster.client(OPERATOR, on.guard), on.clock)
+    actors = (*machines(api, on.clock, 0), DevicePlugin(api), operator)
     async with at_work(*(actor.run() for actor in actors)):
         await on.furnish(nodes, manifests, more, a3=a3)
         await asyncio.sleep(240)

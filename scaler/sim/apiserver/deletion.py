@@ -29,7 +29,8 @@ def ends(kind: Kind, obj: Object, now: float, grace: int | None, propagation_pol
     graceful = _set_grace(obj, grace, now) if kind.built_in == "Pod" else False
     if graceful is None:
         return False
-    _set_propagation(metadata, propagation_policy)
+    if propagation_policy:
+        _set_propagation(metadata, propagation_policy)
     if metadata.get("finalizers"):
         _mark(metadata, now, metadata.get("deletionGracePeriodSeconds", 0))
         return False
@@ -72,8 +73,6 @@ def _mark(metadata: Object, now: float, grace: int) -> None:
 
 
 def _set_propagation(metadata: Object, policy: str) -> None:
-    if not policy:
-        return
     if policy not in ("Background", *_FINALIZER_OF):
         raise refusals.unprocessable(f'propagationPolicy: Unsupported value: "{policy}"')
     finalizers = [name for name in metadata.pop("finalizers", ()) if name not in _FINALIZER_OF.values()]

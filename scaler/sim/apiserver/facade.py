@@ -201,15 +201,16 @@ class _Facade:
             return await self._bind(target.namespace, target.name, body)
         if target.name:
             raise refusals.method_not_allowed()
-        return _json(await self._client.create(target.kind.resource, target.namespace, _object(body)), 201)
+        return _json(await self._client.create(target.kind.resource, target.namespace, body), 201)
 
     async def _bind(self, namespace: str | None, name: str, body: Any) -> web.StreamResponse:
-        metadata = {**(_object(body).get("metadata") or {}), **({"name": name} if name else {})}
-        await self._client.create(BINDINGS, namespace, {**body, "metadata": metadata})
+        if name and isinstance(body, dict):
+            body = {**body, "metadata": {**(body.get("metadata") or {}), "name": name}}
+        await self._client.create(BINDINGS, namespace, body)
         return _json({**_SUCCESS, "code": 201}, 201)
 
     async def _replace(self, request: web.Request, target: _Target) -> web.StreamResponse:
-        body = _object(await _body(request))
+        body = await _body(request)
         return _json(await self._client.replace(*target.place, body, subresource=target.subresource))
 
     async def _patch(self, request: web.Request, target: _Target) -> web.StreamResponse:
@@ -265,12 +266,6 @@ async def _body(request: web.Request) -> Any:
         return yaml.safe_load(data) if request.content_type == PatchType.APPLY else msgspec.json.decode(data)
     except (ValueError, yaml.YAMLError) as error:
         raise refusals.bad_request(f"the body cannot be read: {error}") from None
-
-
-def _object(body: Any) -> Object:
-    if not isinstance(body, dict):
-        raise refusals.bad_request("the body is not an object")
-    return body
 
 
 def _json(body: Object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

@@ -143,9 +143,9 @@ def bind(pod: Object, binding: Object, now: str) -> None:
         raise refusals.conflict(PODS, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
     if spec.get("schedulingGates"):
         raise refusals.conflict(PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
-    target = binding.get("target")
-    node = target.get("name") if isinstance(target, dict) and target.get("kind", "Node") in ("", "Node") else None
-    if not node:
+    target = binding.get("target", {})
+    node = target.get("name")
+    if not node or target.get("kind", "Node") not in ("", "Node"):
         raise refusals.internal("target.name: Required value")
     spec["nodeName"] = node
     for field in ("labels", "annotations"):

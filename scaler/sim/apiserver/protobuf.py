@@ -14,7 +14,6 @@ from scaler.kube.api import Object
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 
 _MAGIC = b"k8s\x00"
-_WIRE_VARINT, _WIRE_BYTES = 0, 2
 
 _Field = tuple[str, str]
 """Name in JSON, and shape: text, bytes, texts, number, flag, map, bytes map, or the name of a message."""
@@ -36,8 +35,6 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
     },
     "Preconditions": {1: ("uid", "text"), 2: ("resourceVersion", "text")},
 }  # fmt: skip
-_NUMBERS = ("number", "flag")
-_MAP_ENTRY: dict[int, _Field] = {1: ("key", "text"), 2: ("value", "raw")}
 
 
 def decode(data: bytes) -> Object:
@@ -54,30 +51,28 @@ def decode(data: bytes) -> Object:
 def _message(data: bytes, fields: dict[int, _Field]) -> Object:
     result: Object = {}
     for number, value in _pairs(data):
-        if number in fields:
-            name, shape = fields[number]
-            if isinstance(value, int) is not (shape in _NUMBERS):
-                raise ValueError(f"{name} comes in a wire type that is not its own")
-            _put(result, name, shape, value)
+        if number not in fields:
+            continue
+        name, shape = fields[number]
+        if isinstance(value, int) is not (shape in ("number", "flag")):
+            raise ValueError(f"{name} comes in a wire type that is not its own")
+        match shape:
+            case "map" | "bytes map":
+                entry = _message(value, {1: ("key", "text"), 2: ("value", "raw")})
+                raw = entry.get("value", b"")
+                text = base64.b64encode(raw).decode() if shape == "bytes map" else raw.decode()
+                result.setdefault(name, {})[entry.get("key", "")] = text
+            case "texts":
+                result.setdefault(name, []).append(value.decode())
+            case "text":
+                result[name] = value.decode()
+            case "flag":
+                result[name] = bool(value)
+            case "number" | "raw":
+                result[name] = value
+            case _:
+                result[name] = _message(value, _MESSAGES[shape])
     return result
-
-
-def _put(result: Object, name: str, shape: str, value: Any) -> None:
-    if shape in ("map", "bytes map"):
-        entry = _message(value, _MAP_ENTRY)
-        raw = entry.get("value", b"")
-        text = base64.b64encode(raw).decode() if shape == "bytes map" else raw.decode()
-        result.setdefault(name, {})[entry.get("key", "")] = text
-    elif shape == "texts":
-        result.setdefault(name, []).append(value.decode())
-    elif shape == "text":
-        result[name] = value.decode()
-    elif shape == "flag":
-        result[name] = bool(value)
-    elif shape in _MESSAGES:
-        result[name] = _message(value, _MESSAGES[shape])
-    else:
-        result[name] = value
 
 
 def _pairs(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -86,12 +81,12 @@ def _pairs(data: bytes) -> Iterator[tuple[int, Any]]:
     while position < len(data):
         tag, position = _varint(data, position)
         value, position = _varint(data, position)
-        if tag & 7 == _WIRE_BYTES:
+        if tag & 7 == 2:  # so many bytes
             if position + value > len(data):
                 raise ValueError("the body is cut short")
             yield tag >> 3, data[position : position + value]
             position += value
-        elif tag & 7 == _WIRE_VARINT:
+        elif tag & 7 == 0:  # the number itself
             yield tag >> 3, value
         else:
             raise ValueError(f"wire type {tag & 7} is not used")

@@ -150,6 +150,7 @@ _ANY = _shape("Any", metadata=_METADATA, spec=_MAP, status=_STATUS)
 _SHAPES = {
     "": _shape("Custom", metadata=_METADATA),
     "Binding": _shape("Binding", metadata=_METADATA, target=_REFERENCE),
+    "Scale": _shape("Scale", metadata=_METADATA, spec=_shape("ScaleSpec", replicas=int)),
     "Pod": _shape("Pod", metadata=_METADATA, spec=_POD_SPEC, status=_STATUS),
     "ConfigMap": _shape("ConfigMap", metadata=_METADATA, data=_TEXTS, binaryData=_TEXTS),
     "Service": _shape("Service", metadata=_METADATA, spec=_SERVICE_SPEC, status=_MAP),

@@ -97,7 +97,7 @@ class ApiServer:
     ) -> Record:  # fmt: skip
         kind, key = self._locate(resource, namespace, name)
         if subresource == SCALE:
-            new = scale.scaled(kind, self._record(kind, key), body)
+            new = scale.scaled(kind, self._record(kind, key), self._accept(scale.KIND, _private(body)))
             return scale.shown(kind, self.replace(resource, namespace, name, new))
         obj = self._accept(kind, _private(body))
         if kind.create_on_update and key not in self.store.table(kind.resource).records:
@@ -319,11 +319,8 @@ class ApiServer:
         return self._remove(kind, key) if deletion.is_over(result) else record
 
     def _bind(self, namespace: str | None, body: Object) -> Record:
-        binding = _private(body)
-        problem = schema.mismatch(BINDINGS.kind, binding)
-        if problem:
-            raise refusals.bad_request(f"the body is no Binding: {problem}")
-        metadata = binding.get("metadata") or {}
+        binding = self._accept(Kind(resource=BINDINGS), _private(body))
+        metadata = binding["metadata"]
         kind, key = self._locate(PODS, namespace, str(metadata.get("name", "")))
         record = self._record(kind, key)
         deletion.check_preconditions(kind, record.object, metadata.get("uid", ""))

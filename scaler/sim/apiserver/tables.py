@@ -80,17 +80,16 @@ def age(timestamp: str | None, now: float) -> str:
         return "<unknown>"
     seconds = max(0, int(now - seconds_of(timestamp)))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 10:
-        return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
-    if hours < 3:
-        return f"{minutes}m"
-    if hours < 8:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    if days < 2:
-        return f"{hours}h"
-    return f"{days}d{hours % 24}h" if days < 8 and hours % 24 else f"{days}d"
+    below = (
+        (120, f"{seconds}s", ""),
+        (600, f"{minutes}m", f"{seconds % 60}s"),
+        (3 * 3600, f"{minutes}m", ""),
+        (8 * 3600, f"{hours}h", f"{minutes % 60}m"),
+        (2 * 86400, f"{hours}h", ""),
+        (8 * 86400, f"{days}d", f"{hours % 24}h"),
+    )
+    whole, rest = next(((whole, rest) for limit, whole, rest in below if seconds < limit), (f"{days}d", ""))
+    return whole if rest.startswith("0") else whole + rest
 
 
 def _age_at(path: str) -> _Print:
