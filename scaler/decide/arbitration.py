@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from scaler.decide import turn
 from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
-from scaler.decide.minimum import Minimums
+from scaler.decide.minimum import Minimums, held_beside, spares
 from scaler.decide.nodes import PodRequest, PodRequests, Room
 from scaler.decide.placement import Reservation, Shortage
 from scaler.decide.reservations import Minimum, Sources, may_trade
@@ -22,13 +22,15 @@ from scaler.decide.world import Reason, State, World
 
 
 class Arbitration:
-    """One decision over all services that are weighed against each other. `drafts` are those with something to weigh,
-    in the order of names."""
+    """One decision over all services that are weighed against each other."""
 
-    def __init__(self, drafts: list[Draft], sources: Sources, minimums: Minimums) -> None:
-        self.drafts = sorted(drafts, key=_scale_up_order)
+    def __init__(self, drafts: dict[int, Draft], sources: Sources, *, probing: bool) -> None:
+        """`drafts`: of services with something to weigh; those of which something may be evicted are added. `probing`:
+        some minimum is tried without a reservation."""
+        self.all = drafts
+        self.drafts = sorted(drafts.values(), key=lambda each: (-each.demand.priority, each.demand.oldest, each.demand.name))
         self.neighbours, self.placement, self.world = sources.neighbours, sources.placement, sources.world
-        self.policy, self.minimums = self.world.policy, minimums
+        self.policy, self.minimums = self.world.policy, Minimums(sources, self.drafts, probing=probing)
         self.granted: list[tuple[Draft, Minimum]] = []
         self._hands: list[Draft] = []
         """Services of which something in the scheduler's hands has a reservation."""
@@ -42,12 +44,19 @@ class Arbitration:
         """Instances that this decision revokes."""
 
     def run(self) -> None:
-        """The five steps."""
+        """What has happened, the five steps, and what is left to remember."""
+        for draft in self.drafts:
+            draft.shares = not self.neighbours.is_alone(draft)
+            in_time = draft.memory.backoff_until or draft.demand.has_turns
+            back_at = self.placement.nodes.back_at(self.neighbours.classes(draft)) if in_time else 0.0
+            turn.observe(draft, self.world, back_at)
         self._keep_in_hands()
         self._reserve_minimums()
         self._revoke_scale_ups()
         self._release_minimums()
         self._scale_up()
+        for draft in self.all.values():
+            turn.settle(draft, self.world)
 
     # 1. What cannot be revoked
 
@@ -85,8 +94,9 @@ class Arbitration:
     def _has_to_end(self, draft: Draft, member: Member, *, reserved: bool = False) -> bool:
         """Whether its turn, which is over by the clock, ends; else the clock may start again. `reserved`: all other
         reservations of this decision stand, and its own."""
-        memory = draft.of(member.uid)
-        if turn.has_to_end(memory, self.world, self._would_wait(draft, [member], reserved=reserved)):
+        memory, others = draft.of(member.uid), held_beside(draft, [member])
+        held = bool(others) and not (reserved and self._has_room_beside(draft, member, others))
+        if turn.has_to_end(memory, self.world, self.minimums.waiting(draft, held=held)):
             return True
         if turn.begins_anew(memory, self.world):
             draft.remember_of(member.uid, turn_since=self.world.now)
@@ -101,7 +111,7 @@ class Arbitration:
             for member in own:
                 if member.uid in self._kept:
                     self.placement.cancel(self._kept.pop(member.uid))
-            minimum = self.minimums.reserve(draft, self._would_wait)
+            minimum = self.minimums.reserve(draft)
             for member in own:
                 if member.uid not in draft.chosen and member.uid not in draft.revoked:
                     self._keep(draft, member)
@@ -110,26 +120,8 @@ class Arbitration:
                 if minimum.room is Room.FREE:
                     self._put_in_hands(draft, *(m for m in minimum.members if m.in_hands or m.in_part))
 
-    def _would_wait(self, draft: Draft, chosen: Sequence[Member], *, reserved: bool = False) -> turn.Waiting:
-        """What waits for the end of this turn. What of its group could start beside it (`reserved`) does not."""
-        uids = {member.uid for member in chosen}
-        groups = {member.instance.group or "" for member in chosen}
-        others = [m for name in groups for m in draft.demand.candidates.get(name, ()) if m.uid not in uids]
-        held = [m for m in others if m.state is State.HELD]
-        for_any = bool(held) and not (reserved and self._has_room_beside(draft, chosen, held))
-        for other in self.drafts:
-            if other is draft or not self.neighbours.share(draft, other):
-                continue
-            if self._waits_for_minimum(other):
-                if other.demand.priority >= draft.demand.priority:
-                    return True, True
-                for_any = True
-            elif not for_any:
-                for_any = self._waits_to_scale_up(other)
-        return False, for_any
-
-    def _has_room_beside(self, draft: Draft, chosen: Sequence[Member], others: Sequence[Member]) -> bool:
-        """Whether there are places and room for all of these of their group while the chosen one keeps its own, and no
+    def _has_room_beside(self, draft: Draft, one: Member, others: Sequence[Member]) -> bool:
+        """Whether there are places and room for all of these others of its group while it keeps its own, and no
         reservation is spoilt wherever the scheduler puts them all."""
         group = draft.group(others[0].instance.group or "").copy()
         for member in others:
@@ -138,32 +130,7 @@ class Arbitration:
             group.seat(member)
         if self.placement.fits(requests_of(others)) is not None:
             return False
-        return not self.placement.spoils(requests_of([*chosen, *others]), [self._in_hands.items()], own=False)
-
-    def _waits_for_minimum(self, draft: Draft) -> bool:
-        demand = draft.demand
-        if not demand.lacks_minimum or turn.in_backoff(draft.memory, self.world) or demand.is_incomplete():
-            return False
-        held = any(m.state is State.HELD for name in demand.minimum for m in demand.candidates[name])
-        return held and self.minimums.too_large(draft) is None
-
-    def _waits_to_scale_up(self, draft: Draft) -> bool:
-        """Something of it is held and could start, or is in the scheduler's hands beyond its minimum."""
-        if draft.demand.lacks_minimum or draft.demand.paused:
-            return False
-        if any(m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands):
-            return True
-        return any(self._spares(draft, name) for name in draft.demand.spares)
-
-    def _spares(self, draft: Draft, group: str) -> Sequence[Member]:
-        """Held instances that could start now, those that failed least first."""
-        held = draft.demand.spares.get(group)
-        if held is None:  # it does not serve, and scales nothing up
-            held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
-        if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):
-            return held
-        free = (m for m in held if is_made(m) and not turn.in_backoff(draft.of(m.uid), self.world))
-        return sorted((m for m in free if m.uid not in draft.admitted), key=lambda m: draft.of(m.uid).failures)
+        return not self.placement.spoils(requests_of([one, *others]), [self._in_hands.items()], own=False)
 
     # 3. Scale-ups in hands: kept or revoked
 
@@ -177,8 +144,11 @@ class Arbitration:
             for member in newest_admission_first(hands):
                 if _is_above(draft, member, draft.demand.largest(member.instance.group or "")):
                     draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))
-            hands = [m for m in hands if m.uid not in draft.revoked]
-            beyond = _beyond_target(draft, hands)
+            # Too many for the target is what was admitted while another one of its group was thought lost.
+            hands, beyond = [m for m in hands if m.uid not in draft.revoked], set[str]()
+            for member in newest_admission_first(hands):
+                if _is_above(draft, member, draft.demand.groups[member.instance.group or ""].target, beyond):
+                    beyond.add(member.uid)
             for member in sorted(hands, key=lambda m: (m.uid in beyond, age(m))):
                 self._keep_or_revoke(draft, member, beyond=member.uid in beyond)
 
@@ -208,7 +178,7 @@ class Arbitration:
             return Reason.REVOKED, (draft.awaited,)
         if isinstance(found, Shortage):
             alone = not (draft.shares or draft.demand.lacks_minimum or beyond)
-            other = self._any_fits(m for m in self._spares(draft, member.instance.group or "") if m.uid != member.uid)
+            other = self._any_fits(m for m in spares(draft, member.instance.group or "", self.world) if m.uid != member.uid)
             return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
@@ -248,7 +218,13 @@ class Arbitration:
             else:
                 self._admit(draft, member)
         for draft, member in blocked:
-            if self.neighbours.any_near(draft, [*self._hands, *self._unmade_before(draft)]):
+            # As long as the turn of a more restricted minimum runs of which pods do not exist yet, nothing may be bound
+            # where that would be spoilt.
+            narrower = [
+                other for other, minimum in self.granted
+                if minimum.unmade and minimum.room is Room.FREE and self.neighbours.is_narrower(other, draft)
+            ]  # fmt: skip
+            if any(other is draft or self.neighbours.share(draft, other) for other in (*self._hands, *narrower)):
                 draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (RESTRICTED_FIRST,)
             else:
                 self._admit(draft, member)
@@ -256,12 +232,6 @@ class Arbitration:
             runs = minimum.unmade or any(m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members)
             if minimum.room is Room.FREE and runs != bool(draft.memory.turn_since):
                 draft.remember(turn_since=self.world.now if runs else 0.0)
-
-    def _unmade_before(self, draft: Draft) -> list[Draft]:
-        """More restricted services whose minimum has a reservation and not all of its pods yet. As long as their turn
-        runs, nothing may be bound where that would be spoilt."""
-        unmade = (other for other, minimum in self.granted if minimum.unmade and minimum.room is Room.FREE)
-        return [other for other in unmade if self.neighbours.is_narrower(other, draft)]
 
     def _to_release(self, draft: Draft, minimum: Minimum) -> list[Member]:
         """What of a minimum may go to the scheduler now, safety aside."""
@@ -295,30 +265,36 @@ class Arbitration:
                     self._scale_up_group(draft, name)
 
     def _scale_up_group(self, draft: Draft, name: str) -> None:
-        spares = self._spares(draft, name)
-        for member in spares:
+        found = spares(draft, name, self.world)
+        for member in found:
             if not draft.group(name).has_place_for(member):
                 continue
-            why = self._against_scale_up(draft, member, spares)
+            why = self._against_scale_up(draft, member, found)
             if why is None:
                 draft.admit(member)
             else:
                 draft.waits[member.uid] = why
-        if len(spares) < len(draft.demand.spares[name]):
-            self._say_why_others_wait(draft, name)
+        # Others have a place and cannot start for a reason of their own.
+        others = draft.demand.spares[name] if len(found) < len(draft.demand.spares[name]) else ()
+        for member in others if draft.group(name).taken < draft.group(name).target else ():
+            if turn.in_backoff(draft.of(member.uid), self.world):
+                draft.waits[member.uid] = turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
+            elif not is_made(member):
+                draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
 
-    def _against_scale_up(self, draft: Draft, member: Member, spares: Sequence[Member]) -> Why | None:
+    def _against_scale_up(self, draft: Draft, member: Member, others: Sequence[Member]) -> Why | None:
         known = self._no_room.get(member.unbound)
         if known is not None and draft.shares and not may_trade(draft):
             return known
         found = self.placement.reserve(member.unbound)
         if isinstance(found, Shortage):
-            if not draft.shares and not self._any_fits(m for m in spares if m.uid not in draft.admitted):
+            if not draft.shares and not self._any_fits(m for m in others if m.uid not in draft.admitted):
                 return None
             self.minimums.trade_for_scale_up(draft, member)
             why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (str(found),)
             return why
-        crowded = self._is_crowded(draft) or _gives_back(draft, member)
+        group = draft.demand.groups[member.instance.group or ""]
+        crowded = self._is_crowded(draft) or any(one.uid in draft.revoked for one in group.members)  # S6
         if not (crowded or self._spoils(member)):
             self._put_in_hands(draft, member)
             return None
@@ -327,30 +303,6 @@ class Arbitration:
         if not crowded:
             self._no_room[member.unbound] = why
         return why
-
-    def _say_why_others_wait(self, draft: Draft, name: str) -> None:
-        """Instances that have a place and cannot start for a reason of their own."""
-        free = draft.group(name).target - draft.group(name).taken
-        for member in draft.demand.spares[name] if free > 0 else ():
-            if turn.in_backoff(draft.of(member.uid), self.world):
-                draft.waits[member.uid] = turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
-            elif not is_made(member):
-                draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
-
-
-def _gives_back(draft: Draft, member: Member) -> bool:
-    """Something of its group is revoked in this decision: nothing is admitted there in the same decision (S6)."""
-    return any(one.uid in draft.revoked for one in draft.demand.groups[member.instance.group or ""].members)
-
-
-def _beyond_target(draft: Draft, hands: Iterable[Member]) -> set[str]:
-    """Uids of what is in hands and too many for the target, newest admissions first: it was admitted while another one
-    of its group was thought lost. What the target misses goes before it."""
-    found = set[str]()
-    for member in newest_admission_first(hands):
-        if _is_above(draft, member, draft.demand.groups[member.instance.group or ""].target, found):
-            found.add(member.uid)
-    return found
 
 
 def _is_above(draft: Draft, member: Member, most: int, found: Collection[str] = ()) -> bool:
@@ -365,11 +317,6 @@ RESERVED_FOR_OTHERS = "what is free could be needed for the minimum of another s
 RESTRICTED_FIRST = "instances that may use fewer of the nodes are bound first"
 REFUSED_FIRST = "another instance, whose creation was refused, is tried first"
 OTHERS_NOT_MADE = "pods of another instance of the minimum do not exist yet"
-
-
-def _scale_up_order(draft: Draft) -> tuple[int, float, str]:
-    demand = draft.demand
-    return -demand.priority, demand.oldest, demand.name
 
 
 def _minimum_order(draft: Draft, world: World) -> tuple[bool, int, float, bool, float, str]:

@@ -18,7 +18,6 @@ from scaler.decide.alone import MOST_CULPRITS, NotDecided, culprit, decide_alone
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.demands import Demands
 from scaler.decide.draft import Draft
-from scaler.decide.minimum import Minimums
 from scaler.decide.node_classes import Neighbours, NodeIndex
 from scaler.decide.nodes import Nodes
 from scaler.decide.placement import Placement
@@ -149,7 +148,7 @@ class _Pass:
         """All parts; one of which nothing changed is not arbitrated again."""
         known, part_of = self.demands.all, self.neighbours.part
         touched = {part_of[known[at].demand.requests] for at in self.changed if known[at].weighed}
-        touched |= self.neighbours.parts_on(self.node_index.changed or ())
+        touched |= {self.neighbours.part_of_class.get(one, -1) for one in self.node_index.changed or ()}
         parts = {}
         for number, active in self._by_part(sorted(self.demands.active)).items():
             part = self.cache.parts.pop(number, None)
@@ -233,19 +232,14 @@ class _Pass:
         placement = Placement(self.node_index, now=world.now, due_back=world.policy.due_back)
         drained = [seat for draft in waiting for member in draft.demand.drained for seat in member.instance.seats]
         placement.grant([*self.evicted, *drained])
-        for draft in waiting:
-            in_time = draft.memory.backoff_until or draft.demand.has_turns
-            turn.observe(draft, self.world, self.node_index.back_at(self.neighbours.classes(draft)) if in_time else 0.0)
-            draft.shares = not self.neighbours.is_alone(draft)
-        unusual = self.node_index.is_unusual(self.neighbours.classes_of(number))
+        part_of, nodes = self.neighbours.part_of_class, self.node_index.nodes
+        unusual = any(part_of.get(nodes[at].node_class) == number for at in self.node_index.unusual)
         room_to_come = bool(self.evicted or drained) or unusual
         sources = Sources(placement, self.neighbours, world, all_drafts, room_to_come=room_to_come)
-        minimums = Minimums(sources, probing=self.probing)
         seen = self._seen(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
-        Arbitration(waiting, sources, minimums).run()
-        self.probing = minimums.probing
-        for draft in drafts.values():
-            turn.settle(draft, self.world)
+        arbitration = Arbitration(drafts, sources, probing=self.probing)
+        arbitration.run()
+        self.probing = arbitration.minimums.probing
         return self._part(drafts, waiting, seen)
 
     def _part(self, drafts: dict[int, Draft], active: list[Draft], seen: tuple[object, ...]) -> _Part:

@@ -5,7 +5,7 @@ where it finds room -> reserved, evictions ordered; at the end of its turn other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import combinations, islice
 
@@ -19,20 +19,19 @@ from scaler.decide.nodes import PodRequests, Room, joined
 from scaler.decide.placement import Placement, Reservation, Shortage
 from scaler.decide.reservations import Minimum, Sources, Victim, may_trade, one_of_each
 from scaler.decide.state import Member, is_made
-from scaler.decide.world import Reason, State
-
-Waits = Callable[[Draft, Sequence[Member]], turn.Waiting]
+from scaler.decide.world import Reason, State, World
 
 
 class Minimums:
-    """They reserve one after the other. `probing`: some minimum is tried without a reservation."""
+    """They reserve one after the other. `drafts`: all that may wait for something; `probing`: some minimum is tried
+    without a reservation."""
 
-    def __init__(self, sources: Sources, *, probing: bool) -> None:
+    def __init__(self, sources: Sources, drafts: Sequence[Draft], *, probing: bool) -> None:
         self.sources, self.placement, self.world = sources, sources.placement, sources.world
-        self.probing = probing
+        self.drafts, self.probing = drafts, probing
         self._sizes: dict[object, Shortage | None] = {}
 
-    def reserve(self, draft: Draft, waits: Waits) -> Minimum | None:
+    def reserve(self, draft: Draft) -> Minimum | None:
         """Reserve room for the minimum of a service, or say in the draft why not; evictions are ordered there too."""
         lacking = draft.demand.is_incomplete()
         if turn.in_backoff(draft.memory, self.world) and not lacking:
@@ -51,7 +50,7 @@ class Minimums:
             draft.remember(held_since=0.0, probe_since=0.0, probes=0)
         self._note_what_is_made(draft, found)
         if found.room is Room.FREE and turn.is_over(draft.memory, self.world):
-            again = self._after_its_turn(draft, found, waits)
+            again = self._after_its_turn(draft, found)
             if again is None:
                 return self._give_up(draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
             found = again
@@ -115,7 +114,7 @@ class Minimums:
             since = self.world.now if draft.memory.turn_since else 0.0
             draft.remember(made=True, turn_since=since)
 
-    def _after_its_turn(self, draft: Draft, found: Minimum, waits: Waits) -> Minimum | None:
+    def _after_its_turn(self, draft: Draft, found: Minimum) -> Minimum | None:
         """No progress within a turn: other candidates are swapped in, or another service gets the turn; None then."""
         unbound = [member.uid for member in found.members if member.instance.unbound]
         before = {uid: draft.of(uid) for uid in unbound}
@@ -128,7 +127,8 @@ class Minimums:
             turn.had_turn(draft, unbound)
             draft.remember(turn_since=self.world.now)
             return other
-        if turn.has_to_end(draft.memory, self.world, waits(draft, found.members)):
+        held = bool(held_beside(draft, found.members))
+        if turn.has_to_end(draft.memory, self.world, self.waiting(draft, held=held)):
             turn.end(draft, self.world)
             turn.had_turn(draft, unbound)
             draft.again = True
@@ -157,6 +157,34 @@ class Minimums:
                 if isinstance(reservation, Reservation):
                     return Minimum(members, Room.FREE, reservation)
         return None
+
+    def waiting(self, draft: Draft, *, held: bool) -> turn.Waiting:
+        """What waits for the end of a turn of this service; `held`: something of its own does."""
+        for_any = held
+        for other in self.drafts:
+            if other is draft or not self.sources.neighbours.share(draft, other):
+                continue
+            if self._waits_for_minimum(other):
+                if other.demand.priority >= draft.demand.priority:
+                    return True, True
+                for_any = True
+            elif not for_any:
+                for_any = self._waits_to_scale_up(other)
+        return False, for_any
+
+    def _waits_for_minimum(self, draft: Draft) -> bool:
+        demand = draft.demand
+        if not demand.lacks_minimum or turn.in_backoff(draft.memory, self.world) or demand.is_incomplete():
+            return False
+        held = any(m.state is State.HELD for name in demand.minimum for m in demand.candidates[name])
+        return held and self.too_large(draft) is None
+
+    def _waits_to_scale_up(self, draft: Draft) -> bool:
+        """Something of it is held and could start, or is in the scheduler's hands beyond its minimum."""
+        if draft.demand.lacks_minimum or draft.demand.paused:
+            return False
+        hands = any(m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands)
+        return hands or any(spares(draft, name, self.world) for name in draft.demand.spares)
 
     # Where no source suffices
 
@@ -270,3 +298,21 @@ class Minimums:
 def _is_beyond_target(victim: Victim) -> bool:
     group = victim.draft.demand.groups[victim.member.instance.group or ""]
     return group.running > group.target
+
+
+def held_beside(draft: Draft, chosen: Sequence[Member]) -> list[Member]:
+    """Held candidates of the groups of these."""
+    groups = {member.instance.group or "" for member in chosen}
+    others = [m for name in groups for m in draft.demand.candidates.get(name, ()) if m not in chosen]
+    return [m for m in others if m.state is State.HELD]
+
+
+def spares(draft: Draft, group: str, world: World) -> Sequence[Member]:
+    """Held instances that could start now, those that failed least first."""
+    held = draft.demand.spares.get(group)
+    if held is None:  # it does not serve, and scales nothing up
+        held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
+    if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):
+        return held
+    free = (m for m in held if is_made(m) and not turn.in_backoff(draft.of(m.uid), world))
+    return sorted((m for m in free if m.uid not in draft.admitted), key=lambda m: draft.of(m.uid).failures)

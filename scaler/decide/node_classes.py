@@ -104,19 +104,16 @@ class NodeIndex:
         new = copy(self) if few else NodeIndex(nodes)
         new.changed = frozenset([now[index].node_class for index in changed])
         if few and changed:
-            new._follow(nodes, changed)
+            gone = [(old[index].free, index) for index in changed if old[index].schedulable]
+            come = [(now[index].free, index) for index in changed if now[index].schedulable]
+            new._all, new.nodes = nodes, now
+            new._fitting = {
+                (classes, pod): fitting.after(pod, self._within(classes, gone), self._within(classes, come))
+                for (classes, pod), fitting in self._fitting.items()
+            }
+            for name in _FOUND:
+                vars(new).pop(name, None)
         return new
-
-    def _follow(self, nodes: Nodes, changed: list[int]) -> None:
-        gone = [(self.nodes[index].free, index) for index in changed if self.nodes[index].schedulable]
-        come = [(nodes.nodes[index].free, index) for index in changed if nodes.nodes[index].schedulable]
-        self._all, self.nodes = nodes, nodes.nodes
-        self._fitting = {
-            (classes, pod): fitting.after(pod, self._within(classes, gone), self._within(classes, come))
-            for (classes, pod), fitting in self._fitting.items()
-        }
-        for name in _FOUND:
-            vars(self).pop(name, None)
 
     # Room
 
@@ -177,10 +174,6 @@ class NodeIndex:
         """Nodes on which pods end, or that take none now."""
         return [at for at, node in enumerate(self.nodes) if node.ending or not node.schedulable]
 
-    def is_unusual(self, classes: Collection[NodeClass]) -> bool:
-        """Whether some node of these classes is unusual."""
-        return any(self.nodes[at].node_class in classes for at in self.unusual)
-
     def overdue_from(self, due_back: float) -> Iterator[float]:
         """When room that is to come will not count as such any more."""
         for node in [self.nodes[at] for at in self.unusual]:
@@ -218,8 +211,8 @@ class Neighbours:
         self._classes = {
             requests: frozenset[NodeClass]().union(*map(nodes.classes_for, requests)) for requests in makes
         }
-        self.part, self._part_of_class = _parts(self._classes)
-        """The number of the part that services of each make belong to."""
+        self.part, self.part_of_class = _parts(self._classes)
+        """The number of the part that services of each make belong to, and nodes of each class."""
         self._services = Counter[int]()
         """How many services belong to each part."""
         for requests, number in makes.items():
@@ -229,14 +222,6 @@ class Neighbours:
         """Classes of nodes that any of its instances may run on."""
         return self._classes[draft.demand.requests]
 
-    def parts_on(self, classes: Iterable[NodeClass]) -> set[int]:
-        """The parts whose services may run on nodes of these classes."""
-        return {self._part_of_class[one] for one in classes if one in self._part_of_class}
-
-    def classes_of(self, part: int) -> set[NodeClass]:
-        """Classes of nodes that services of this part may run on."""
-        return {one for one, number in self._part_of_class.items() if number == part}
-
     def share(self, one: Draft, other: Draft) -> bool:
         """Whether some node could run pods of both."""
         return not self._classes[one.demand.requests].isdisjoint(self._classes[other.demand.requests])
@@ -244,10 +229,6 @@ class Neighbours:
     def is_alone(self, draft: Draft) -> bool:
         """Whether it shares nodes with no other service."""
         return not self.classes(draft) or self._services[self.part[draft.demand.requests]] == 1
-
-    def any_near(self, draft: Draft, others: Iterable[Draft]) -> bool:
-        """Whether one of these shares nodes with it; it may be one of them."""
-        return any(other is draft or self.share(draft, other) for other in others)
 
     def is_narrower(self, one: Draft, other: Draft) -> bool:
         """Whether it can use some of the nodes of another service, and no others."""
