@@ -8,7 +8,7 @@ something is missing that it could keep from a node: it is not known what is fre
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -29,9 +29,15 @@ def decide_alone(draft: Draft, now: float, policy: Policy) -> None:
         return
     if demand.paused:
         return
-    missing = any(demand.lacks(group) for group in demand.groups.values())
+    # Whether an instance of the target is missing that needs room: what is bound and merely does not run needs none.
+    missing = any(
+        group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound) < group.target
+        for group in demand.groups.values()
+    )
     chosen = {name: _chosen(draft, name) for name, group in demand.groups.items() if group.wants}
-    alone = None if demand.serves else _refused_before(chosen)
+    # An instance whose creation was refused is tried again alone: its partners are admitted when it has pods.
+    refused = next((m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None)
+    alone = None if demand.serves else refused
     for name, group in demand.groups.items():
         _admit(draft, chosen.get(name, []), alone)
         _revoke(draft, name, group, policy, missing=missing)
@@ -46,11 +52,6 @@ def _chosen(draft: Draft, name: str) -> list[Member]:
             group.seat(member)
             chosen.append(member)
     return chosen
-
-
-def _refused_before(chosen: Mapping[str, list[Member]]) -> Member | None:
-    """An instance whose creation was refused is tried again alone: its partners are admitted when it has pods."""
-    return next((m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None)
 
 
 def _without_rule(draft: Draft, now: float) -> None:
@@ -94,7 +95,6 @@ PAUSE = 300.0
 """Seconds until it is tried again although nothing of it changed."""
 MOST_CULPRITS = 4
 """Services that are looked for in one part at a time; then the whole part waits."""
-_LONGEST = 500
 
 
 class NotDecided(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ def not_decided(error: Exception, now: float) -> NotDecided:
     while trace is not None:
         place = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return NotDecided(f"{type(error).__name__}: {error}"[:_LONGEST] + f" (at {place})", now + PAUSE)
+    return NotDecided(f"{type(error).__name__}: {error}"[:500] + f" (at {place})", now + PAUSE)
 
 
 def nothing_of(service: Service, seen: ServiceMemory, failed: NotDecided, policy: Policy) -> Demand:

@@ -28,7 +28,9 @@ class Arbitration:
         """`drafts`: of services with something to weigh; those of which something may be evicted are added. `probing`:
         some minimum is tried without a reservation."""
         self.all = drafts
-        self.drafts = sorted(drafts.values(), key=lambda each: (-each.demand.priority, each.demand.oldest, each.demand.name))
+        self.drafts = sorted(
+            drafts.values(), key=lambda each: (-each.demand.priority, each.demand.oldest, each.demand.name)
+        )
         self.neighbours, self.placement, self.world = sources.neighbours, sources.placement, sources.world
         self.policy, self.minimums = self.world.policy, Minimums(sources, self.drafts, probing=probing)
         self.granted: list[tuple[Draft, Minimum]] = []
@@ -178,7 +180,9 @@ class Arbitration:
             return Reason.REVOKED, (draft.awaited,)
         if isinstance(found, Shortage):
             alone = not (draft.shares or draft.demand.lacks_minimum or beyond)
-            other = self._any_fits(m for m in spares(draft, member.instance.group or "", self.world) if m.uid != member.uid)
+            other = self._any_fits(
+                m for m in spares(draft, member.instance.group or "", self.world) if m.uid != member.uid
+            )
             return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)

@@ -123,10 +123,10 @@ class _Pass:
             known, draft = self.demands.all[at], self.drafts.get(at)
             ruling: object = draft.ruling if draft is not None and any(draft.ruling) else None
             ruling = self.undecided.get(at, ruling)
-            if not known.planned or known.ruling != ruling:
+            if known.ruling != ruling:
                 made = self._plan(at, draft or Draft(known.demand))
                 known.plan = known.plan if known.plan == made else made
-                known.ruling, known.planned = ruling, True
+                known.ruling = ruling
                 self.demands.plans[at] = known.plan
         return tuple(self.demands.plans)
 

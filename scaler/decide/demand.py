@@ -52,8 +52,11 @@ class Demand:
         """Bound beyond what is wanted: they are deleted."""
         self.undrained: list[Member] = []
         """The same, but their jobs cannot spare the restart."""
-        if weighs and self.replicas < ALL and not service.assumed:
-            self._drain()
+        if weighs and self.replicas < ALL and not service.assumed and self.rule is not None:
+            for name, number in self.rule.largest.counts.items():
+                drained, undrained = scale.drained(self.groups[name], number, policy)
+                self.drained += drained
+                self.undrained += undrained
         self.completes: set[str] = set()
         self.half_made: set[str] = set()
         """Uids of instances that have live pods and lack something: those that get it, those in hands that cannot."""
@@ -102,13 +105,6 @@ class Demand:
             self.rule = service.rule.limited(replicas)
             self.replicas = self.rule.largest.total
 
-    def _drain(self) -> None:
-        """What is bound beyond the largest ratio that is wanted, of the groups that the rule names."""
-        for name, number in self.rule.largest.counts.items() if self.rule else ():
-            drained, undrained = scale.drained(self.groups[name], number, self.policy)
-            self.drained += drained
-            self.undrained += undrained
-
     def _sum_up(self, now: float) -> None:
         service, policy = self.service, self.policy
         self.priority = _priority(service, policy)
@@ -122,7 +118,8 @@ class Demand:
         """Something is remembered of turns of its instances."""
         self.same = self._same()
         moments = [moment for member in self.members for moment in moments_of(member, policy) if moment > now]
-        moments += scale.until(self.memory.wanted, service)
+        if len(self.memory.wanted) > 1:  # until the first does not count any more
+            moments.append(self.memory.wanted[0][1] + service.options.scale_down_delay)
         if len(known) > len(self.members):  # some are gone
             moments += [one.backoff_until for one in known if one.backoff_until > now]
         self.until = min(moments, default=0.0)
@@ -132,9 +129,10 @@ class Demand:
         """Instances that have live pods are healed before anything new starts. One without a slot needs a free place,
         and no other candidate for it once its turn has ended."""
         for member in in_order(m for m in group.released if moves and is_incomplete(m)):
+            gives_way = member.memory.turn_over and any(why_not_admissible(one, 0.0) is None for one in group.held)
             if member.has_slot and group.keeps(member):
                 self.completes.add(member.uid)
-            elif not member.has_slot and group.has_place_for(member) and not _gives_way(member, group):
+            elif not member.has_slot and group.has_place_for(member) and not gives_way:
                 group.seat(member)
                 self.completes.add(member.uid)
                 self.loose.append(member)
@@ -218,15 +216,6 @@ class Demand:
         if rule is None or self.target is None:
             return 0
         return rule.ratios[min(self.target.unreachable, len(rule.ratios) - 1)].of(group)
-
-    def lacks(self, group: Group) -> bool:
-        """Whether the group misses an instance of the target that needs room: one that is bound and merely does not
-        run needs none."""
-        return group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound) < group.target
-
-
-def _gives_way(member: Member, group: Group) -> bool:
-    return member.memory.turn_over and any(why_not_admissible(other, 0.0) is None for other in group.held)
 
 
 def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:

@@ -26,10 +26,8 @@ class _Known(msgspec.Struct, eq=False):
     weighed: bool
     """Against the others; it decides alone if not."""
     plan: Plan | None = None
-    ruling: object = None
-    """What the plan depends on beside the demand; None where nothing was said."""
-    planned: bool = False
-    """The plan is one of this demand."""
+    ruling: object = ""
+    """What the plan depends on beside the demand: None where nothing was said; "" while the plan is of another one."""
     failed: NotDecided | None = None
     """Why it could not be looked at."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -17,7 +17,6 @@ from scaler.decide.world import NOBODY, Reason
 Why = tuple[Reason, tuple[str, ...]]
 """The reason, and what it refers to."""
 NOT_MADE = "its pods do not exist yet"
-NOT_BOUND = "the scheduler did not bind it in its turn"
 
 
 class Draft:
@@ -30,7 +29,7 @@ class Draft:
         self._groups: dict[str, Group] = {}
         self.admitted: dict[str, Why] = {}
         self.revoked: dict[str, Why] = {}
-        self.stays: dict[str, Why] = {}
+        self.stays: set[str] = set()
         """Should be revoked and cannot be."""
         self.waits: dict[str, Why] = {}
         self.evicted: dict[str, str] = {}
@@ -41,8 +40,7 @@ class Draft:
             self.evicted[member.uid] = NOBODY
             self.nominated.add(member.uid)
             self.remember_of(member.uid, preempted_for=NOBODY)
-        for member in demand.undrained:
-            self.stays[member.uid] = (Reason.REVOKE_WOULD_COST_RESTARTS, ())
+        self.stays |= {member.uid for member in demand.undrained}
         self.chosen: set[str] = set()
         """Uids of the instances of its minimum, where one is reserved, tried or alone."""
         self.short = False
@@ -104,7 +102,7 @@ class Draft:
         return bool(self._changed or self.admitted or self.revoked)
 
     @property
-    def ruling(self) -> tuple[Mapping[str, object], ...]:
+    def ruling(self) -> tuple[Collection[str], ...]:
         """All that the plan depends on beside the demand."""
         return self.admitted, self.revoked, self.stays, self.waits, self.evicted
 
@@ -127,11 +125,11 @@ class Draft:
         if not self.demand.policy.revoke or member.instance.unheld:
             return False
         if not may_be_revoked(member.instance, self.demand.policy):
-            self.stays[member.uid] = (Reason.REVOKE_WOULD_COST_RESTARTS, why[1])
+            self.stays.add(member.uid)
             return False
         self.revoked[member.uid] = why
         ended = self.of(member.uid).turn_over or self.memory.ended_at or self.of(member.uid).backoff_until
-        words = NOT_BOUND if ended else "; ".join(why[1]) or why[0].value
+        words = "the scheduler did not bind it in its turn" if ended else "; ".join(why[1]) or why[0].value
         self.remember_of(member.uid, turn_since=0.0, revoked=words)
         return True
 

@@ -45,7 +45,8 @@ def target_in_words(plan: Plan) -> str:
         return "no ratio: it rests, spec.replicas of its ElasticService is 0"
     if plan.target_index < 0:
         return "no ratio: it names no rule" if plan.complete else "no ratio: no valid rule has been seen"
-    standing = "complete" if plan.complete else f"waits for {_awaited(plan, _missing(plan))}"
+    missing = tuple(name for name, group in plan.groups.items() if group.running < group.target)
+    standing = "complete" if plan.complete else f"waits for {_awaited(plan, missing)}"
     return f"ratio {plan.target_index} ({counts_in_words(plan.target)}), {standing}"
 
 
@@ -82,10 +83,6 @@ def where_in_words(where: Where) -> str:
 def _requirement(requirement: Requirement) -> str:
     values = f" {', '.join(requirement.values)}" if requirement.values else ""
     return f"{requirement.key} {requirement.operator}{values}"
-
-
-def _missing(plan: Plan) -> tuple[str, ...]:
-    return tuple(name for name, group in plan.groups.items() if group.running < group.target)
 
 
 def _awaited(plan: Plan, names: tuple[str, ...]) -> str:

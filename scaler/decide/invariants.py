@@ -36,10 +36,9 @@ _OUT = (*_UP, State.ADMITTED, State.BROKEN)
 def violations(world: World, decision: Decision) -> tuple[str, ...]:
     """Every broken promise of a decision, each with its name in front; empty when all hold."""
     found: list[str] = []
+    names = {str(service.key) for service in world.services}
     for service, plan in zip(world.services, decision.plans, strict=True):
         found += _of_service(service, plan, world.policy)
-    names = {str(service.key): service for service in world.services}
-    for service, plan in zip(world.services, decision.plans, strict=True):
         if any(isinstance(action, Evict) for action in plan.actions):
             found += _evictions(service, plan, names, world.policy)
             found += _drains(service, plan, world.policy)
@@ -51,13 +50,17 @@ def _of_service(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
         yield f"S5: the plan of {plan.key} stands where that of {service.key} should"
     if service.assumed and plan.actions:
         yield f"S6: {service.key} is acted on although writes for it are under way"
-    yield from _verdicts(service, plan)
+    expected = Counter(instance.uid for instance in service.instances)
+    given = Counter(verdict.uid for verdict in plan.verdicts)
+    for uid in expected.keys() | given.keys():
+        if expected[uid] != given[uid]:
+            yield f"L2: {given[uid]} verdicts for {expected[uid]} instances of uid {uid}"
     yield from _actions(service, plan, policy)
     yield from _target(service, plan)
     yield from _slots(service, plan)
 
 
-def _evictions(service: Service, plan: Plan, names: dict[str, Service], policy: Policy) -> Iterator[str]:
+def _evictions(service: Service, plan: Plan, names: set[str], policy: Policy) -> Iterator[str]:
     """S3, S11: only what is bound, beyond the minimum of its group, and for a service that does not run its own."""
     instances = {instance.uid: instance for instance in service.instances}
     smallest = service.rule.limited(plan.replicas).smallest if service.rule else None
@@ -111,22 +114,6 @@ def _is_well(instance: Instance) -> bool:
     return instance.running == instance.expected and not (instance.crashing or instance.faulty)
 
 
-def _most_pairs(instances: list[Instance], states: dict[str, State]) -> int:
-    """As many as outdated instances run and newest ones of the same owner are out of the gate, one beside each."""
-    outdated = Counter(one.owner for one in instances if one.outdated and states[one.uid] in _UP)
-    newest = Counter(one.owner for one in instances if not one.outdated and states[one.uid] in _OUT)
-    return (outdated & newest).total()
-
-
-def _verdicts(service: Service, plan: Plan) -> Iterator[str]:
-    """L2: one current reason for every instance, none for anybody else."""
-    expected = Counter(instance.uid for instance in service.instances)
-    given = Counter(verdict.uid for verdict in plan.verdicts)
-    for uid in expected.keys() | given.keys():
-        if expected[uid] != given[uid]:
-            yield f"L2: {given[uid]} verdicts for {expected[uid]} instances of uid {uid}"
-
-
 def _actions(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
     instances = {instance.uid: instance for instance in service.instances}
     for uid, times in Counter(action.uid for action in plan.actions).items():
@@ -155,8 +142,12 @@ def _action(instance: Instance, action: Action, policy: Policy) -> Iterator[str]
             yield from _admission(instance)
         case Revoke():
             yield from _revoke(instance, policy)
-        case Remove():
-            yield from _removal(instance, action)
+        case Remove() if not instance.owner_finished:
+            # Only what has ended, or what the user no longer wants.
+            allowed = {pod.name for pod in instance.life.failed} | set(instance.life.surplus)
+            if action.pod_group or not allowed.issuperset(action.pods):
+                pods = ", ".join(action.pods) or "the PodGroup"
+                yield f"S3: {pods} of {instance.name} is removed though it may be running"
 
 
 def _admission(instance: Instance) -> Iterator[str]:
@@ -185,13 +176,6 @@ def _revoke(instance: Instance, policy: Policy) -> Iterator[str]:
         yield f"S3: {instance.name} is revoked though {instance.bound} of its pods are bound to a node"
     if not affords_revoke(instance, policy):
         yield f"S3: {instance.name} is revoked though its job cannot spare a restart: {instance.budget}"
-
-
-def _removal(instance: Instance, removal: Remove) -> Iterator[str]:
-    """Only what has ended, what the user no longer wants, or anything of a job that has finished."""
-    allowed = {pod.name for pod in instance.life.failed} | set(instance.life.surplus)
-    if not instance.owner_finished and (removal.pod_group or not allowed.issuperset(removal.pods)):
-        yield f"S3: {', '.join(removal.pods) or 'the PodGroup'} of {instance.name} is removed though it may be running"
 
 
 def _target(service: Service, plan: Plan) -> Iterator[str]:
@@ -226,7 +210,11 @@ def _slots(service: Service, plan: Plan) -> Iterator[str]:
                 f"S1: {name} runs {group.running}, has {group.in_flight} in flight and gets {more} more: "
                 f"above its target {group.target}"
             )
-        pairs = _most_pairs([one for one in service.instances if one.group == name], states)
+        # As many as outdated instances run and newest ones of the same owner are out of the gate, one beside each.
+        instances = [one for one in service.instances if one.group == name]
+        outdated = Counter(one.owner for one in instances if one.outdated and states[one.uid] in _UP)
+        newest = Counter(one.owner for one in instances if not one.outdated and states[one.uid] in _OUT)
+        pairs = (outdated & newest).total()
         if group.paired + group.beside > pairs:
             yield f"S1: {name} counts {group.paired + group.beside} pairs of revisions, {pairs} are possible"
         if more and group.revoke:

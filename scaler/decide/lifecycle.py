@@ -161,7 +161,11 @@ def next_step(instance: Instance, now: float) -> LifeAction | None:
     ended = tuple(pod.name for pod in life.failed if is_replaced(pod))
     if ended and now >= _replace_at(instance):
         return Remove(instance.uid, ended)
-    return _record(instance)
+    # Whole = every pod bound. Counted when it is reached, not when it is lost, so that no loss is ever missed: the next
+    # round follows it, whichever replica was leader when the pods went.
+    if instance.bound == instance.expected > 0 and life.version >= life.policy.rounds:
+        return Record(instance.uid, life.version + 1)
+    return None
 
 
 def recheck_at(instance: Instance) -> Iterator[float]:
@@ -189,40 +193,24 @@ def _replace_at(instance: Instance) -> float:
     return instance.admitted_at + (min(FIRST_PAUSE * 2.0 ** min(version - 1, 16), LONGEST_PAUSE) if version > 0 else 0)
 
 
-def _record(instance: Instance) -> Record | None:
-    """Whole = every pod bound. Counted when it is reached, not when it is lost, so that no loss is ever missed: what
-    comes after it is the next round, whoever was leader when the pods went."""
-    life = instance.life
-    if instance.bound == instance.expected > 0 and life.version >= life.policy.rounds:
-        return Record(instance.uid, life.version + 1)
-    return None
-
-
 def _ending(instance: Instance, now: float) -> tuple[Outcome, Ending, str] | None:
     life, name = instance.life, instance.name
     policy = life.policy
-    if _has_succeeded(instance):
+    has_succeeded = life.succeeded == instance.expected > 0
+    if policy.all_workers and life.workers:
+        has_succeeded = life.workers_succeeded == life.workers
+    if has_succeeded:
         return Outcome.SUCCEEDED, Ending.JOB_SUCCEEDED, f"Job {name} successfully completed."
     if policy.deadline is not None and policy.started_at and now >= policy.started_at + policy.deadline:
         return Outcome.FAILED, Ending.DEADLINE_EXCEEDED, f"It was started more than {policy.deadline} s ago."
     fatal = next((pod for pod in life.failed if not is_replaced(pod)), None)
     if fatal is not None and not (policy.retries and (life.remaining is None or life.remaining > 0)):
         left = " and Volcano has no retries left" if policy.retries else ", and the job allows no retries"
-        return Outcome.FAILED, Ending.POD_FAILED, f"Pod {fatal.name} {_exit_words(fatal)}{left}."
+        how = f"exited with code {fatal.exit_code}" if fatal.exit_code >= 0 else "failed"
+        return Outcome.FAILED, Ending.POD_FAILED, f"Pod {fatal.name} {how}{left}."
     if 0 < policy.backoff_limit < policy.rounds and instance.pods < instance.expected:
         return Outcome.FAILED, Ending.BACKOFF_LIMIT_EXCEEDED, f"It has used up its {policy.backoff_limit} restarts."
     return None
-
-
-def _has_succeeded(instance: Instance) -> bool:
-    life = instance.life
-    if life.policy.all_workers and life.workers:
-        return life.workers_succeeded == life.workers
-    return life.succeeded == instance.expected > 0
-
-
-def _exit_words(pod: FailedPod) -> str:
-    return f"exited with code {pod.exit_code}" if pod.exit_code >= 0 else "failed"
 
 
 def _after_the_end(instance: Instance, now: float) -> LifeAction | None:

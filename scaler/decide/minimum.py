@@ -15,9 +15,9 @@ from scaler.decide import turn
 from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
-from scaler.decide.nodes import PodRequests, Room, joined
+from scaler.decide.nodes import Room, joined
 from scaler.decide.placement import Placement, Reservation, Shortage
-from scaler.decide.reservations import Minimum, Sources, Victim, may_trade, one_of_each
+from scaler.decide.reservations import Minimum, Sources, may_trade, one_of_each
 from scaler.decide.state import Member, is_made
 from scaler.decide.world import Reason, State, World
 
@@ -61,23 +61,26 @@ class Minimums:
 
     def _take(self, draft: Draft, found: Minimum) -> None:
         draft.chosen = {member.uid for member in found.members}
-        self._swap(draft, found)
+        # What is in hands and not chosen makes way for a held instance of its group that is.
+        groups = {member.instance.group for member in found.members if member.state is State.HELD}
+        for member in draft.demand.hands:
+            if member.uid not in draft.chosen and member.instance.group in groups:
+                found.swaps = True
+                draft.revoke(member, (Reason.REVOKED, (f"another instance of {member.instance.group}",)))
         if found.room is not Room.FREE:
             draft.remember(turn_since=0.0)
             self._evict(draft, found)
-            why = Reason.WAITING_FOR_ROOM, self._awaited(draft, found)
+            victims = found.victims or self.sources.victims_of(draft)
+            names = [f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims]
+            about = room_in_words(found.reservation.waits_for, names, evicted=not found.victims)
+            why = Reason.WAITING_FOR_ROOM, about
             for member in found.members:
                 if member.in_hands and draft.shares:
                     draft.revoke(member, why)  # it would be bound where room is kept for others
                 elif member.state is State.HELD and not draft.shares and is_made(member) and not found.swaps:
-                    draft.admit(member, why[1])  # alone: its pods wait for the room
+                    draft.admit(member, about)  # alone: its pods wait for the room
                 elif member.state is State.HELD:
                     draft.waits[member.uid] = why
-
-    def _awaited(self, draft: Draft, found: Minimum) -> tuple[str, ...]:
-        victims = found.victims or self.sources.victims_of(draft)
-        names = [f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims]
-        return room_in_words(found.reservation.waits_for, names, evicted=not found.victims)
 
     def _evict(self, draft: Draft, found: Minimum) -> None:
         """Own instances that run go only after `trade_after`: MindIE Controller may let one go by itself. Until then
@@ -95,14 +98,6 @@ class Minimums:
         for victim in found.victims:
             victim.draft.evicted[victim.member.uid] = draft.demand.name
             victim.draft.remember_of(victim.member.uid, preempted_for=draft.demand.name)
-
-    def _swap(self, draft: Draft, found: Minimum) -> None:
-        """What is in hands and not chosen makes way for a held instance of its group that is."""
-        groups = {member.instance.group for member in found.members if member.state is State.HELD}
-        for member in draft.demand.hands:
-            if member.uid not in draft.chosen and member.instance.group in groups:
-                found.swaps = True
-                draft.revoke(member, (Reason.REVOKED, (f"another instance of {member.instance.group}",)))
 
     def _note_what_is_made(self, draft: Draft, found: Minimum) -> None:
         """Where others make the pods the clock starts anew, once, when the last chosen instance has been made."""
@@ -220,22 +215,18 @@ class Minimums:
             return self._alone_or_give_up(draft, why)
         memory, now = draft.memory, self.world.now
         chosen = draft.demand.first()
+        patient = now - memory.held_since < turn.probe_after(memory, self.world.policy)
         if turn.is_probing(memory, self.world):
             return self._try(draft, chosen)
         if memory.probe_since:
             draft.remember(probe_since=0.0, probes=memory.probes + 1, held_since=now)
         elif not memory.held_since:
             draft.remember(held_since=now)
-        elif self._may_be_probed(draft, requests_of([*draft.demand.fixed, *chosen])):
+        elif not (patient or self.probing) and self.placement.sums_suffice(requests_of([*draft.demand.fixed, *chosen])):
             self.probing = True
             draft.remember(probe_since=now)
             return self._try(draft, chosen)
         return self._give_up(draft, why)
-
-    def _may_be_probed(self, draft: Draft, pods: PodRequests) -> bool:
-        waited = self.world.now - draft.memory.held_since
-        patient = waited < turn.probe_after(draft.memory, self.world.policy)
-        return not (patient or self.probing) and self.placement.sums_suffice(pods)
 
     def _try(self, draft: Draft, chosen: Sequence[Member]) -> Minimum | None:
         """Release it without a reservation."""
@@ -287,17 +278,13 @@ class Minimums:
         if not (draft.demand.serves and may_trade(draft)) or draft.evicted:
             return
         useless, running = self.sources.surplus(draft)
-        surplus = useless + [victim for victim in running if _is_beyond_target(victim)]
+        beyond = [name for name, group in draft.demand.groups.items() if group.running > group.target]
+        surplus = useless + [victim for victim in running if victim.member.instance.group in beyond]
         if surplus and not draft.of(member.uid).turns:
             found = self.sources.make_room([member], Room.TO_COME, surplus)
             if found is not None:
                 draft.short = True
                 self._evict(draft, found)
-
-
-def _is_beyond_target(victim: Victim) -> bool:
-    group = victim.draft.demand.groups[victim.member.instance.group or ""]
-    return group.running > group.target
 
 
 def held_beside(draft: Draft, chosen: Sequence[Member]) -> list[Member]:

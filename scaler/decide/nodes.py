@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from functools import lru_cache
+from itertools import chain
 from math import gcd
 
 import msgspec
@@ -175,24 +176,16 @@ def terms_of(requests: Iterable[PodRequest]) -> Terms:
             grains[name] = gcd(grains.get(name, 0), amount) or 1
     values: dict[str, set[str] | None] = {}
     for where in {request.where for request in distinct}:
-        for requirement in _requirements(where):
-            _add_values(values, requirement)
+        selected = [Requirement(key, "In", (value,)) for key, value in where.selector]
+        for requirement in chain(selected, *where.affinity):
+            known = values.setdefault(requirement.key, set())
+            if requirement.operator in ("Gt", "Lt"):
+                values[requirement.key] = None
+            elif known is not None:
+                known.update(requirement.values)
     names = sorted(grains, key=_scarcity)
     labels = ((key, None if named is None else tuple(sorted(named))) for key, named in sorted(values.items()))
     return Terms(tuple(names), tuple(grains[name] for name in names), tuple(labels))
-
-
-def _requirements(where: Where) -> list[Requirement]:
-    selected = [Requirement(key, "In", (value,)) for key, value in where.selector]
-    return selected + [requirement for term in where.affinity for requirement in term]
-
-
-def _add_values(values: dict[str, set[str] | None], requirement: Requirement) -> None:
-    known = values.setdefault(requirement.key, set())
-    if requirement.operator in ("Gt", "Lt"):
-        values[requirement.key] = None
-    elif known is not None:
-        known.update(requirement.values)
 
 
 def _scarcity(resource: str) -> tuple[int, str]:
@@ -205,13 +198,8 @@ def accepts(where: Where, node_class: NodeClass) -> bool:
     """Whether nodes of this class take such pods at all, whatever is free on them now."""
     labels = dict(node_class.labels)
     selected = all(labels.get(key) == value for key, value in where.selector)
-    return selected and _affine(where, labels) and tolerates(where, node_class.taints)
-
-
-def _affine(where: Where, labels: Mapping[str, str]) -> bool:
-    if not where.affinity:
-        return True
-    return any(term and all(_met(requirement, labels) for requirement in term) for term in where.affinity)
+    terms = [term for term in where.affinity if term and all(_met(requirement, labels) for requirement in term)]
+    return selected and (not where.affinity or bool(terms)) and tolerates(where, node_class.taints)
 
 
 def _met(requirement: Requirement, labels: Mapping[str, str]) -> bool:

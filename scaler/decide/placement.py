@@ -239,16 +239,12 @@ class Placement:
         wholes = [free for free, at in self.nodes.fitting(pod.classes, pod.amounts).entries if at not in states]
         wholes += [state.whole[room] for at, state in states.items() if class_of[at] in pod.classes]
         counted = [(whole, number) for whole in wholes if (number := times(pod.amounts, whole))]
-        return max([number for _, number in counted], default=0), {
-            index: min([_least_taken(whole[index], amount, number) for whole, number in counted], default=0.0)
-            for index, amount in pod.amounts
-        }
-
-
-def _least_taken(there: int, amount: int, number: int) -> float:
-    """The first of so many places costs what is left over as well, each further one such an amount."""
-    over = there - number * amount
-    return min(over, (over + (number - 1) * amount) / number)
+        least = {}
+        for index, amount in pod.amounts:
+            # The first of the places of a node costs what is left over there as well, each further one such an amount.
+            left = [(whole[index] - number * amount, number) for whole, number in counted]
+            least[index] = min([min(over, (over + (n - 1) * amount) / n) for over, n in left], default=0.0)
+        return max([number for _, number in counted], default=0), least
 
 
 def _lost(pod: PodClass, others: Mapping[PodClass, int], slack: Slack | None = None) -> int:

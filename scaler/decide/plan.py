@@ -75,20 +75,16 @@ def _actions(draft: Draft) -> Iterator[Action]:
         completes = demand.completes - draft.revoked.keys() - draft.evicted.keys()
         yield from (Complete(member.uid) for member in demand.members if member.uid in completes)
     elif demand.target is None and not demand.service.key.rule:
-        yield from _completed_without_rule(draft)
+        for member in demand.members:
+            instance = member.instance
+            ours = instance.made_by_us and not instance.label_problem and member.step is None
+            if ours and member.state is not State.HELD and is_incomplete(member):
+                yield Complete(member.uid)
     yield from map(Admit, draft.admitted)
     yield from map(Revoke, draft.revoked)
     yield from _tidied(draft)
     yield from (Evict(uid, beneficiary) for uid, beneficiary in draft.evicted.items())
     yield from [member.step for member in demand.members if member.step is not None]
-
-
-def _completed_without_rule(draft: Draft) -> Iterator[Action]:
-    for member in draft.demand.members:
-        instance = member.instance
-        ours = instance.made_by_us and not instance.label_problem and member.step is None
-        if ours and member.state is not State.HELD and is_incomplete(member):
-            yield Complete(member.uid)
 
 
 def _tidied(draft: Draft) -> Iterator[Action]:
@@ -153,7 +149,7 @@ def _verdict(
     if uid in draft.revoked:
         return _said(instance, State.HELD, draft.revoked[uid])
     if uid in draft.stays:
-        return _said(instance, member.state, (draft.stays[uid][0], (_why_it_stays(instance, policy),)))
+        return _said(instance, member.state, (Reason.REVOKE_WOULD_COST_RESTARTS, (_why_it_stays(instance, policy),)))
     if member.state is State.HELD and uid in draft.waits:
         return _said(instance, State.HELD, draft.waits[uid])
     wrong_label = _wrong_label(instance, draft.demand.service)
@@ -265,21 +261,22 @@ def notes(demand: Demand) -> tuple[Note, ...]:
         found.append(Note(service.problem.kind, service.problem.message))
     found += [Note(Warning.OBJECT_UNREADABLE, words) for words in service.unread]
     found += [Note(warning, words, each.uid) for each in service.instances for warning, words in each.warnings]
-    found += [
-        Note(Warning.JOB_INVALID, _fault_words(instance), instance.uid)
-        for instance in service.instances
-        if instance.faults and instance.pods
-    ]
+    for instance in [each for each in service.instances if each.faults and each.pods]:
+        after = "none is replaced" if instance.made_by_us else "none is released"
+        words = f"{'; '.join(instance.faults)}: its pods stay, {after}"
+        found.append(Note(Warning.JOB_INVALID, words, instance.uid))
     if rule is None:
         return tuple(found)
     if demand.target is not None and demand.target.unreachable:
         found.append(Note(Warning.TARGET_UNREACHABLE, _unreachable_words(demand, rule, demand.target.unreachable)))
-    sizes = rule.largest.sizes
-    found += [
-        Note(Warning.INSTANCE_SIZE_MISMATCH, _size_words(instance, size), instance.uid)
-        for instance in service.instances
-        if (size := sizes.get(instance.group or "", instance.expected)) != instance.expected
-    ]
+    for instance in service.instances:
+        size = rule.largest.sizes.get(instance.group or "", instance.expected)
+        if size != instance.expected:
+            words = (
+                f"{instance.name} has {instance.expected} pods, server_num_per_group of {instance.group} is {size}; "
+                f"it counts as one instance all the same"
+            )
+            found.append(Note(Warning.INSTANCE_SIZE_MISMATCH, words, instance.uid))
     return tuple(found)
 
 
@@ -293,11 +290,6 @@ def _why_it_stays(instance: Instance, policy: Policy) -> str:
     return f"{budget.used} of its {budget.limit} restarts are used, {reserve} are kept for faults"
 
 
-def _fault_words(instance: Instance) -> str:
-    after = "none is replaced" if instance.made_by_us else "none is released"
-    return f"{'; '.join(instance.faults)}: its pods stay, {after}"
-
-
 def _unreachable_words(demand: Demand, rule: Rule, unreachable: int) -> str:
     """Names the smallest ratio that is out of reach: the next one that more jobs would open."""
     ratio = rule.ratios[unreachable - 1]
@@ -307,10 +299,3 @@ def _unreachable_words(demand: Demand, rule: Rule, unreachable: int) -> str:
         if demand.groups[name].live < number
     ]
     return f"ratio {unreachable - 1 + demand.left_out} needs {'; '.join(lacking)}"
-
-
-def _size_words(instance: Instance, size: int) -> str:
-    return (
-        f"{instance.name} has {instance.expected} pods, server_num_per_group of {instance.group} is {size}; "
-        f"it counts as one instance all the same"
-    )

@@ -16,7 +16,6 @@ from itertools import chain, combinations, islice, product
 import msgspec
 
 from scaler.decide.draft import Draft, requests_of
-from scaler.decide.groups import Group
 from scaler.decide.memory import Turns
 from scaler.decide.node_classes import Neighbours
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
@@ -149,7 +148,7 @@ class Sources:
             distinct = dict.fromkeys([m.unbound for m in found])
             fits = {pods for pods in distinct if freed or self.placement.fits(pods, room) is None}
             candidates = [m for m in found if m.unbound in fits]
-            alike = all(_alike(draft, candidates[0], other) for other in candidates[1:])
+            alike = len({(m.unbound, m.state is State.TERMINATING, draft.of(m.uid).turns > 0) for m in candidates}) < 2
             by_group.append(combinations(candidates[:number] if alike else candidates, number))
         return ([*draft.demand.fixed, *chosen] for chosen in one_of_each(by_group))
 
@@ -238,7 +237,9 @@ class Sources:
         if demand.paused or demand.service.assumed or demand.rule is None:
             return [], []
         for name, group in demand.groups.items():
-            bound = [m for m in _bound(draft, group) if self._leaves_room(m)]
+            bound = [m for m in group.members if m.instance.bound and m.step is None and m.uid not in draft.nominated]
+            alive = [m for m in bound if m.state not in (State.TERMINATING, State.FINISHED) and self._leaves_room(m)]
+            bound = sorted(alive, key=age, reverse=True)
             least = demand.rule.smallest.of(name)
             runs = [m for m in bound if m.state is State.RUNNING]
             idle = [m for m in bound if m.state is not State.RUNNING]
@@ -263,13 +264,6 @@ class Sources:
         ]  # fmt: skip
 
 
-def _bound(draft: Draft, group: Group) -> list[Member]:
-    """Newest first."""
-    bound = (m for m in group.members if m.instance.bound and m.step is None and m.uid not in draft.nominated)
-    alive = (m for m in bound if m.state not in (State.TERMINATING, State.FINISHED))
-    return sorted(alive, key=age, reverse=True)
-
-
 def _may_lose(other: Draft, beneficiary: Draft, policy: Policy) -> bool:
     if not other.demand.service.options.preemptable and policy.honour_preemptable:
         return False
@@ -287,12 +281,6 @@ def one_of_each(by_group: Iterable[Iterable[Sequence[Member]]]) -> Iterator[list
     """A set of each group, in every combination; not more than `MOST_SETS` of a group or in all."""
     parts = [list(islice(sets, MOST_SETS)) for sets in by_group]
     return (list(chain(*chosen)) for chosen in islice(product(*parts), MOST_SETS))
-
-
-def _alike(draft: Draft, one: Member, other: Member) -> bool:
-    """Whether it makes no difference to room which of the two is chosen."""
-    same = one.unbound == other.unbound and (one.state is State.TERMINATING) == (other.state is State.TERMINATING)
-    return same and bool(draft.of(one.uid).turns) == bool(draft.of(other.uid).turns)
 
 
 def pods_of(victims: Iterable[Victim]) -> list[tuple[str, PodRequest]]:

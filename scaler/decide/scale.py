@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from scaler.decide.groups import Group
 from scaler.decide.state import Member, affords_revoke, age
@@ -32,11 +32,6 @@ def followed(seen: Wanted, service: Service, now: float) -> Wanted:
     return seen if found == seen else found
 
 
-def until(wanted: Wanted, service: Service) -> Iterable[float]:
-    """When the first of these does not count any more."""
-    return [wanted[0][1] + service.options.scale_down_delay] if len(wanted) > 1 else []
-
-
 def in_all(rule: Rule, replicas: int) -> int:
     """Instances in the smallest ratio that has so many; `ALL` where none has."""
     return ALL if replicas > rule.largest.total else rule.limited(replicas).largest.total
@@ -54,13 +49,16 @@ def _bound_in_all(rule: Rule, service: Service) -> int:
 def drained(group: Group, most: int, policy: Policy) -> tuple[list[Member], list[Member]]:
     """Bound instances beyond this number, whole ones, that are to be deleted, and those that should be and cost their
     jobs restarts that are kept for faults. A group never loses running ones that the number has place for."""
-    bound = [m for m in group.members if m.instance.bound and m.step is None and m.state not in _ENDING]
+    ending = (State.TERMINATING, State.FINISHED)
+    bound = [m for m in group.members if m.instance.bound and m.step is None and m.state not in ending]
     pairs = _pairs_that_end(group) if group.paired else 0
     beyond = len(bound) - most - pairs
     if beyond <= 0:
         return [], []
     spare = max(0, sum(m.running for m in bound) - most - pairs)
-    able = [m for m in _costliest_last(bound) if not why_not_drained(m)]
+    # First what is of the least use, of that what costs no restart, then by deletion cost, then the newest.
+    able = sorted((m for m in bound if not why_not_drained(m)), key=age, reverse=True)
+    able.sort(key=lambda m: (_use(m), m.instance.budget is not None, m.instance.deletion_cost))
     chosen = _first([m for m in able if affords_revoke(m.instance, policy)], beyond, spare)
     spare -= sum(m.running for m in chosen)
     return chosen, _first([m for m in able if m not in chosen], beyond - len(chosen), spare)
@@ -85,20 +83,10 @@ def _pairs_that_end(group: Group) -> int:
     return min(group.paired, found)
 
 
-_ENDING = (State.TERMINATING, State.FINISHED)
-
-
 def _first(members: Sequence[Member], number: int, running: int) -> list[Member]:
     """So many of them, and of running ones only so many."""
     idle = [m for m in members if not m.running][:number]
     return idle + [m for m in members if m.running][: max(0, min(number - len(idle), running))]
-
-
-def _costliest_last(members: Iterable[Member]) -> list[Member]:
-    """First what is of the least use, of that what costs no restart, then by deletion cost, then the newest."""
-    found = sorted(members, key=age, reverse=True)
-    found.sort(key=lambda m: (_use(m), m.instance.budget is not None, m.instance.deletion_cost))
-    return found
 
 
 def _use(member: Member) -> int:

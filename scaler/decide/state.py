@@ -102,14 +102,13 @@ def observe_state(
         after = InstanceMemory(restarts=memory.restarts, ran=True)
         return memory if after == memory else after
     broken_since = (memory.broken_since or now) if state is State.BROKEN else 0.0
-    turns = memory.turns
-    if state is State.BROKEN and _was_never_of_use(instance, memory, now, policy):
-        turns = Turns.FOR_GOOD
+    lost_slot = memory.broken_since > 0 and now - memory.broken_since >= policy.broken_grace
+    was_never_of_use = is_of_no_use(instance, memory, now, policy) or (lost_slot and not memory.ran)
     released = state not in (State.HELD, State.TERMINATING, State.FINISHED)
     after = msgspec.structs.replace(
         memory,
         broken_since=broken_since,
-        turns=turns,
+        turns=Turns.FOR_GOOD if state is State.BROKEN and was_never_of_use else memory.turns,
         ran=memory.ran and (released or instance.pods > 0),
         turn_over=memory.turn_over and state is not State.STARTING,
         revoked="" if released else memory.revoked,
@@ -119,14 +118,6 @@ def observe_state(
         preempted_for=memory.preempted_for if state is State.TERMINATING else "",
     )
     return memory if after == memory else after
-
-
-def _was_never_of_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
-    """It had its turn: nobody is evicted for it again."""
-    if is_of_no_use(instance, memory, now, policy):
-        return True
-    lost_slot = memory.broken_since > 0 and now - memory.broken_since >= policy.broken_grace
-    return lost_slot and not memory.ran
 
 
 class Member(msgspec.Struct, frozen=True, gc=False, eq=False):

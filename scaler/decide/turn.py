@@ -85,18 +85,14 @@ def _pardon(draft: Draft, world: World) -> None:
     if draft.memory.counted != draft.memory.failures:
         draft.remember(counted=draft.memory.failures)
     for member in draft.demand.members:
-        _pardon_instance(draft, member.uid, world)
-
-
-def _pardon_instance(draft: Draft, uid: str, world: World) -> None:
-    memory = draft.of(uid)
-    late, failed = _is_late(memory, world), memory.failures > memory.counted
-    if not memory.pardoned and late:
-        draft.remember_of(uid, turn_since=world.now, pardoned=True)
-    elif not memory.pardoned and failed:
-        draft.remember_of(uid, failures=memory.counted, backoff_until=0.0, pardoned=True)
-    elif failed:
-        draft.remember_of(uid, counted=memory.failures)
+        one = draft.of(member.uid)
+        failed = one.failures > one.counted
+        if not one.pardoned and _is_late(one, world):
+            draft.remember_of(member.uid, turn_since=world.now, pardoned=True)
+        elif not one.pardoned and failed:
+            draft.remember_of(member.uid, failures=one.counted, backoff_until=0.0, pardoned=True)
+        elif failed:
+            draft.remember_of(member.uid, counted=one.failures)
 
 
 def _is_late(memory: Clock, world: World) -> bool:
@@ -181,9 +177,8 @@ def not_scheduled(memory: Clock, reason: Reason) -> tuple[Reason, tuple[str, ...
 def settle(draft: Draft, world: World) -> None:
     """After everything is decided: clocks run only for what is in hands or bound in part; a service that serves is
     remembered for nothing."""
-    demand = draft.demand
+    demand, memory = draft.demand, draft.memory
     if demand.serves:
-        memory = draft.memory
         short_since = memory.short_since if draft.short else 0.0
         draft.memory = ServiceMemory(
             memory.instances, memory.bound, memory.jobs, short_since=short_since, wanted=memory.wanted
@@ -197,7 +192,10 @@ def settle(draft: Draft, world: World) -> None:
             _settle_instance(draft, member, world)
             if demand.serves and draft.of(member.uid).turns and member.state is not State.BROKEN:
                 draft.remember_of(member.uid, turns=Turns.NONE)
-    _forget_what_nothing_hangs_on(draft)
+    memory = draft.memory
+    waits = memory.failures or memory.backoff_until or memory.turn_since or demand.jobs
+    if memory.jobs and not waits and not draft.has_changes and not demand.has_turns:
+        draft.remember(jobs="")
 
 
 def _settle_instance(draft: Draft, member: Member, world: World) -> None:
@@ -208,13 +206,6 @@ def _settle_instance(draft: Draft, member: Member, world: World) -> None:
         draft.remember_of(uid, turn_since=0.0)
     elif with_scheduler and not of_minimum and not memory.turn_since and not memory.turn_over:
         draft.remember_of(uid, turn_since=world.now)
-
-
-def _forget_what_nothing_hangs_on(draft: Draft) -> None:
-    memory = draft.memory
-    waits = memory.failures or memory.backoff_until or memory.turn_since or draft.demand.jobs
-    if memory.jobs and not waits and not draft.has_changes and not draft.demand.has_turns:
-        draft.remember(jobs="")
 
 
 def moments(draft: Draft, world: World) -> Iterator[float]:
