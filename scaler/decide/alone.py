@@ -39,7 +39,15 @@ def decide_alone(draft: Draft, now: float, policy: Policy) -> None:
     refused = next((m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None)
     alone = None if demand.serves else refused
     for name, group in demand.groups.items():
-        _admit(draft, chosen.get(name, []), alone)
+        for member in chosen.get(name, ()):
+            if alone in (None, member) and is_made(member):
+                draft.admit(member)
+                continue
+            draft.places(member).seat(member)
+            if is_made(member):
+                draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
+            else:
+                draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
         _revoke(draft, name, group, policy, missing=missing)
 
 
@@ -63,19 +71,6 @@ def _without_rule(draft: Draft, now: float) -> None:
             continue
         if member.state is State.HELD and why_not_admissible(member, now) is None:
             draft.admit_without_place(member)
-
-
-def _admit(draft: Draft, chosen: list[Member], alone: Member | None) -> None:
-    """`alone`: nothing else is admitted now."""
-    for member in chosen:
-        if alone in (None, member) and is_made(member):
-            draft.admit(member)
-            continue
-        draft.seat(member).seat(member)
-        if is_made(member):
-            draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
-        else:
-            draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
 
 
 def _revoke(draft: Draft, name: str, group: Group, policy: Policy, *, missing: bool) -> None:

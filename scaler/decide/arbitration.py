@@ -188,7 +188,7 @@ class Arbitration:
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
         if not turn.is_over(draft.of(member.uid), self.world) or not self._has_to_end(draft, member, reserved=True):
             return None
-        turn.end_of(draft, member.uid, self.world)
+        draft.remember_of(member.uid, **turn.ended(draft.of(member.uid), self.world))
         return turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
 
     def _any_fits(self, members: Iterable[Member]) -> bool:

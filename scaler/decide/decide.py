@@ -148,7 +148,8 @@ class _Pass:
         """All parts; one of which nothing changed is not arbitrated again."""
         known, part_of = self.demands.all, self.neighbours.part
         touched = {part_of[known[at].demand.requests] for at in self.changed if known[at].weighed}
-        touched |= {self.neighbours.part_of_class.get(one, -1) for one in self.node_index.changed or ()}
+        of_class = self.neighbours.part_of_class
+        touched |= {of_class[one] for one in self.node_index.changed or () if one in of_class}
         parts = {}
         for number, active in self._by_part(sorted(self.demands.active)).items():
             part = self.cache.parts.pop(number, None)

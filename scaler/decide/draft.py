@@ -79,7 +79,7 @@ class Draft:
         """A group with the places that this decision gave away."""
         return self._groups.get(name) or self.demand.groups[name]
 
-    def seat(self, member: Member) -> Group:
+    def places(self, member: Member) -> Group:
         """Its group, of which places may be given away in this decision."""
         name = member.instance.group or ""
         if name not in self._groups:
@@ -108,7 +108,7 @@ class Draft:
 
     def admit(self, member: Member, about: tuple[str, ...] = ()) -> None:
         """Let it have pods that may be scheduled."""
-        self.seat(member).admit(member)
+        self.places(member).admit(member)
         self.admit_without_place(member, about)
 
     def admit_without_place(self, member: Member, about: tuple[str, ...] = ()) -> None:

@@ -138,11 +138,6 @@ class Group(msgspec.Struct, eq=False):
             self.released.append(member)
         self.live += member.is_live
 
-    def roll(self) -> None:
-        """Find the pairs, once all members are counted. What is about to go does not make a larger ratio reachable."""
-        self.rollouts = rollouts_of(self.members)
-        self.live -= sum(rollout.passing for rollout in self.rollouts.values())
-
     def aim(self, target: int) -> None:
         """Set the target, and count pairs once as far as that keeps the group within it."""
         self.target = target
@@ -219,7 +214,8 @@ def groups_of(rule: Rule | None, members: tuple[Member, ...]) -> tuple[dict[str,
             groups[name].add(member)
     for group in groups.values():
         if group.rolling:
-            group.roll()
+            group.rollouts = rollouts_of(group.members)
+            group.live -= sum(rollout.passing for rollout in group.rollouts.values())
     if rule is None:
         return groups, None
     running = {name: group.running for name, group in groups.items()}

@@ -22,7 +22,7 @@ class Turns(IntEnum):
 
 
 class InstanceMemory(msgspec.Struct, frozen=True, gc=False):
-    """What must be remembered about an instance between decisions, by its uid. Lost at failover, by design."""
+    """What must be remembered about an instance, by its uid."""
 
     broken_since: float = 0.0
     bound_since: float = 0.0
@@ -123,12 +123,8 @@ def remembered_of(seen: ServiceMemory, after: dict[str, InstanceMemory], now: fl
     if seen.instances and after.keys() != seen.instances.keys():
         new = sum(uid not in seen.instances for uid in after)
         left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]
-        after |= {uid: seen.instances[uid] for uid in left[new : new + _MOST_LEFT]}
+        after |= {uid: seen.instances[uid] for uid in left[new : new + 64]}  # a bound, of one service
     return seen if after == seen.instances else msgspec.structs.replace(seen, instances=after)
-
-
-_MOST_LEFT = 64
-"""Instances that are gone and still remembered, of one service."""
 
 
 def _counts_on(memory: InstanceMemory, now: float) -> bool:

@@ -124,7 +124,8 @@ class Minimums:
             return other
         held = bool(held_beside(draft, found.members))
         if turn.has_to_end(draft.memory, self.world, self.waiting(draft, held=held)):
-            turn.end(draft, self.world)
+            clock = turn.ended(draft.memory, self.world)
+            draft.remember(made=None, ended_at=self.world.now, short_since=0.0, **clock)
             turn.had_turn(draft, unbound)
             draft.again = True
             for member in draft.demand.members:

@@ -183,14 +183,10 @@ def terms_of(requests: Iterable[PodRequest]) -> Terms:
                 values[requirement.key] = None
             elif known is not None:
                 known.update(requirement.values)
-    names = sorted(grains, key=_scarcity)
+    # Devices before cpu and memory, the number of pods last.
+    names = sorted(grains, key=lambda name: (2 if name == PODS else 0 if "/" in name else 1, name))
     labels = ((key, None if named is None else tuple(sorted(named))) for key, named in sorted(values.items()))
     return Terms(tuple(names), tuple(grains[name] for name in names), tuple(labels))
-
-
-def _scarcity(resource: str) -> tuple[int, str]:
-    """Devices before cpu and memory, the number of pods last."""
-    return (2 if resource == PODS else 0 if "/" in resource else 1), resource
 
 
 @lru_cache(maxsize=1 << 16)

@@ -134,18 +134,8 @@ def begins_anew(memory: Clock, world: World) -> bool:
     return world.last_bind > memory.turn_since or longest
 
 
-def end(draft: Draft, world: World) -> None:
-    """The turn of its minimum ends: backoff."""
-    clock = _ended(draft.memory, world)
-    draft.remember(made=None, ended_at=world.now, short_since=0.0, **clock)
-
-
-def end_of(draft: Draft, uid: str, world: World) -> None:
-    """The turn of a scale-up ends: backoff of its own."""
-    draft.remember_of(uid, **_ended(draft.of(uid), world))
-
-
-def _ended(memory: Clock, world: World) -> dict[str, float]:
+def ended(memory: Clock, world: World) -> dict[str, float]:
+    """What is to be remembered when a turn ends: backoff."""
     failures = memory.failures + 1
     return {"turn_since": 0.0, "failures": failures, "backoff_until": world.now + _pause(failures, world)}
 
