@@ -8,7 +8,7 @@ The same world gives the same decision, byte for byte. A `Cache` saves time only
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache, cached_property, partial
 
 import msgspec
@@ -65,6 +65,8 @@ class _Part(msgspec.Struct, eq=False):
     """What it depends on beside them: what else is evicted, whether a service is probed, and who was bound when."""
     settled: bool
     """What is remembered of them is what was remembered before."""
+    undecided: Collection[int] = ()
+    """Those at which it failed."""
 
 
 class _Pass:
@@ -73,17 +75,20 @@ class _Pass:
     def __init__(self, world: World, cache: Cache, demands: Demands) -> None:
         self.world, self.cache, self.demands = world, cache, demands
         cache.undecided = {key: one for key, one in cache.undecided.items() if world.now < one.until}
-        changed, self.came_or_went = demands.follow(world)
+        changed, came_or_went = demands.follow(world)
         self.changed = set(changed)
         self.drafts: dict[int, Draft] = {}
         """Of those that are decided anew."""
         self.undecided: dict[int, NotDecided] = {at: failed for at in changed if (failed := demands.all[at].failed)}
         """Those that are not decided about, because that failed."""
-        self.replan: set[int] = set()
-        """Their plans say something that does not hold any more."""
         nodes = (world.nodes if demands.weighs else None) or Nodes()
         self.node_index = cache.node_index = cache.node_index.after(nodes)
-        self.neighbours = cache.neighbours = self._neighbours(cache.neighbours)
+        known, makes, index = cache.neighbours, demands.makes, self.node_index
+        if known is None or known.makes != makes or known.node_classes != index.classes:
+            known, cache.parts = Neighbours(makes, index), {}
+        elif came_or_went or index.changed is None:
+            cache.parts = {}
+        self.neighbours = cache.neighbours = known
         probed = (demands.all[at].demand.memory for at in demands.probed)
         self.probing = any(turn.is_probing(memory, self.world) for memory in probed)
         assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
@@ -119,7 +124,9 @@ class _Pass:
 
     def _plans(self) -> tuple[Plan, ...]:
         """The same objects as last time where nothing changed."""
-        for at in {*self.changed, *self.drafts, *self.replan, *self.undecided}:
+        ruled = self.demands.ruled
+        unchanged = {at for part in self.cache.parts.values() for at in (*part.drafts, *part.undecided)}
+        for at in {*self.changed, *self.drafts, *self.undecided, *(ruled - unchanged)}:
             known, draft = self.demands.all[at], self.drafts.get(at)
             ruling: object = draft.ruling if draft is not None and any(draft.ruling) else None
             ruling = self.undecided.get(at, ruling)
@@ -127,6 +134,7 @@ class _Pass:
                 made = self._plan(at, draft or Draft(known.demand))
                 known.plan = known.plan if known.plan == made else made
                 known.ruling = ruling
+                (ruled.add if known.weighed and ruling is not None else ruled.discard)(at)
                 self.demands.plans[at] = known.plan
         return tuple(self.demands.plans)
 
@@ -152,28 +160,12 @@ class _Pass:
         touched |= {of_class[one] for one in self.node_index.changed or () if one in of_class}
         parts = {}
         for number, active in self._by_part(sorted(self.demands.active)).items():
-            part = self.cache.parts.pop(number, None)
+            part = self.cache.parts.get(number)
             if part is None or number in touched or not self._holds(part):
-                self.replan.update(part.drafts if part else ())
                 part = self._arbitrate_most(number, active)
                 self.drafts |= part.drafts
             parts[number] = part
-        self._drop_parts()
         return parts
-
-    def _neighbours(self, known: Neighbours | None) -> Neighbours:
-        """Those of the last decision as long as no service and no class of nodes came or went."""
-        makes, index = self.demands.makes, self.node_index
-        holds = known is not None and known.makes == makes and known.node_classes == index.classes
-        if not holds or self.came_or_went or index.changed is None:
-            self._drop_parts()
-        return known if known and holds else Neighbours(makes, index)
-
-    def _drop_parts(self) -> None:
-        gone = (at for part in self.cache.parts.values() for at in part.drafts)
-        said = (at for at, known in enumerate(self.demands.all) if known.ruling is not None)
-        self.replan.update(said if self.cache.parts and self.came_or_went else gone)
-        self.cache.parts = {}
 
     @cached_property
     def _positions(self) -> dict[int, list[int]]:
@@ -214,6 +206,7 @@ class _Pass:
                 left = [at for at in left if at not in found]
         before |= {known[at].demand.service.key: failed for at, failed in found.items()}
         again = [failed.until for failed in found.values()]
+        part.undecided = found
         part.recheck_at, part.until = self._first([part.recheck_at, *again]), self._first([part.until, *again])
         return part
 

@@ -46,6 +46,8 @@ class Demands:
         self.active: set[int] = set()
         """Something of it is to be weighed."""
         self.assumed: set[int] = set()
+        self.ruled: set[int] = set()
+        """It was weighed, and more was said about it than follows from the demand."""
         self.probed: set[int] = set()
         """A probe of its minimum is remembered."""
         self.serving = 0
@@ -105,6 +107,7 @@ class Demands:
         self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
         for at in range(len(self.all)):
             self._count(at, 1)
+        self.ruled = {at for at, each in enumerate(self.all) if each.weighed and each.ruling is not None}
         self.plans = [each.plan for each in self.all]  # type: ignore[misc]  # those without one are changed
         return [at for at, each in enumerate(self.all) if each is not before[at]]
 
