@@ -107,7 +107,10 @@ class Demand:
 
     def _sum_up(self, now: float) -> None:
         service, policy = self.service, self.policy
-        self.priority = _priority(service, policy)
+        # That of the jobs' PriorityClass. The annotation may lower it, and raise it as far as the administrator says.
+        own = max([instance.priority for instance in service.instances], default=0)
+        asked, most = service.options.service_priority, policy.max_service_priority
+        self.priority = own if asked is None else min(asked, own if most is None else max(own, most))
         lasting = [i.created for i in service.instances if not (i.owner_deleting or i.owner_finished)]
         self.oldest = min(lasting, default=0.0)
         self.bound = sum([instance.bound for instance in service.instances])
@@ -177,7 +180,7 @@ class Demand:
         """The candidates that go first, as many as the minimum lacks."""
         return [member for name, number in self.minimum.items() for member in self.candidates[name][:number]]
 
-    def is_incomplete(self) -> list[str]:
+    def too_few(self) -> list[str]:
         """Groups of which fewer can start than the minimum lacks, in words."""
         return [
             f"{name} lacks {number}, {len(self.candidates[name])} can start"
@@ -223,16 +226,6 @@ def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
         return []
     found = [m for m in group.members if is_candidate(m, now, policy)]
     return sorted(found, key=candidate_order) if len(found) > 1 else found
-
-
-def _priority(service: Service, policy: Policy) -> int:
-    """That of the jobs' PriorityClass. The annotation may lower it, and raise it as far as the administrator says."""
-    own = max([instance.priority for instance in service.instances], default=0)
-    asked = service.options.service_priority
-    if asked is None:
-        return own
-    most = own if policy.max_service_priority is None else max(own, policy.max_service_priority)
-    return min(asked, most)
 
 
 @lru_cache(maxsize=1024)

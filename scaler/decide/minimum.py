@@ -33,7 +33,7 @@ class Minimums:
 
     def reserve(self, draft: Draft) -> Minimum | None:
         """Reserve room for the minimum of a service, or say in the draft why not; evictions are ordered there too."""
-        lacking = draft.demand.is_incomplete()
+        lacking = draft.demand.too_few()
         if turn.in_backoff(draft.memory, self.world) and not lacking:
             return self._give_up(draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
         if lacking:
@@ -170,7 +170,7 @@ class Minimums:
 
     def _waits_for_minimum(self, draft: Draft) -> bool:
         demand = draft.demand
-        if not demand.lacks_minimum or turn.in_backoff(draft.memory, self.world) or demand.is_incomplete():
+        if not demand.lacks_minimum or turn.in_backoff(draft.memory, self.world) or demand.too_few():
             return False
         held = any(m.state is State.HELD for name in demand.minimum for m in demand.candidates[name])
         return held and self.too_large(draft) is None

@@ -82,36 +82,25 @@ def _actions(draft: Draft) -> Iterator[Action]:
                 yield Complete(member.uid)
     yield from map(Admit, draft.admitted)
     yield from map(Revoke, draft.revoked)
-    yield from _tidied(draft)
+    if demand.target is not None and not demand.paused:
+        # A held instance keeps no PodGroup of ours: the scheduler would reserve room for it.
+        left = (m for group in demand.groups.values() for m in group.held if m.instance.leftovers)
+        yield from (Revoke(m.uid) for m in left if m.instance.made_by_us and m.uid not in draft.admitted)
     yield from (Evict(uid, beneficiary) for uid, beneficiary in draft.evicted.items())
     yield from [member.step for member in demand.members if member.step is not None]
-
-
-def _tidied(draft: Draft) -> Iterator[Action]:
-    """A held instance keeps no PodGroup of ours: the scheduler would reserve room for it."""
-    if draft.demand.target is None or draft.demand.paused:
-        return
-    for group in draft.demand.groups.values():
-        for member in group.held:
-            if member.instance.leftovers and member.instance.made_by_us and member.uid not in draft.admitted:
-                yield Revoke(member.uid)
 
 
 def verdicts(draft: Draft, now: float, policy: Policy) -> tuple[Verdict, ...]:
     """One verdict per instance, in the order of the service."""
     demand = draft.demand
-    beyond = _beyond(draft, now)
-    awaited = tuple(draft.lacking)
+    full, rule, awaited = demand.service.rule, demand.rule, tuple(draft.lacking)
+    # What is beyond the largest ratio, and what a held one of these says: whether the full rule has place for it.
+    beyond: dict[str, Reason] = {}
+    if full is not None and rule is not None:
+        if rule is not full:
+            beyond = dict.fromkeys(_beyond_largest(rule, draft, now), Reason.SCALED_DOWN)
+        beyond |= dict.fromkeys(_beyond_largest(full, draft, now), Reason.NOT_IN_RATIO)
     return tuple([_verdict(member, draft, awaited, beyond.get(member.uid), now, policy) for member in demand.members])
-
-
-def _beyond(draft: Draft, now: float) -> dict[str, Reason]:
-    """What is beyond the largest ratio, and what a held one of these says: whether the full rule has place for it."""
-    full, rule = draft.demand.service.rule, draft.demand.rule
-    if full is None or rule is None:
-        return {}
-    found = {} if rule is full else dict.fromkeys(_beyond_largest(rule, draft, now), Reason.SCALED_DOWN)
-    return found | dict.fromkeys(_beyond_largest(full, draft, now), Reason.NOT_IN_RATIO)
 
 
 def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 
 from scaler.decide.draft import Draft
 from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
-from scaler.decide.state import Member
 from scaler.decide.world import Policy, Reason, State, World
 
 Clock = ServiceMemory | InstanceMemory
@@ -179,23 +178,19 @@ def settle(draft: Draft, world: World) -> None:
         draft.remember(made=None)
     if demand.has_turns or demand.hands or demand.loose or draft.has_changes:
         for member in demand.members:
-            _settle_instance(draft, member, world)
-            if demand.serves and draft.of(member.uid).turns and member.state is not State.BROKEN:
-                draft.remember_of(member.uid, turns=Turns.NONE)
+            uid, one = member.uid, draft.of(member.uid)
+            of_minimum = uid in draft.chosen
+            with_scheduler = (member.in_hands and uid not in draft.revoked) or member.in_part or uid in draft.admitted
+            if one.turn_since and (of_minimum or not with_scheduler):
+                draft.remember_of(uid, turn_since=0.0)
+            elif with_scheduler and not of_minimum and not one.turn_since and not one.turn_over:
+                draft.remember_of(uid, turn_since=world.now)
+            if demand.serves and one.turns and member.state is not State.BROKEN:
+                draft.remember_of(uid, turns=Turns.NONE)
     memory = draft.memory
     waits = memory.failures or memory.backoff_until or memory.turn_since or demand.jobs
     if memory.jobs and not waits and not draft.has_changes and not demand.has_turns:
         draft.remember(jobs="")
-
-
-def _settle_instance(draft: Draft, member: Member, world: World) -> None:
-    uid, memory = member.uid, draft.of(member.uid)
-    of_minimum = uid in draft.chosen
-    with_scheduler = (member.in_hands and uid not in draft.revoked) or member.in_part or uid in draft.admitted
-    if memory.turn_since and (of_minimum or not with_scheduler):
-        draft.remember_of(uid, turn_since=0.0)
-    elif with_scheduler and not of_minimum and not memory.turn_since and not memory.turn_over:
-        draft.remember_of(uid, turn_since=world.now)
 
 
 def moments(draft: Draft, world: World) -> Iterator[float]:
