@@ -98,7 +98,7 @@ class Arbitration:
         reservations of this decision stand, and its own."""
         memory, others = draft.of(member.uid), held_beside(draft, [member])
         held = bool(others) and not (reserved and self._has_room_beside(draft, member, others))
-        if turn.has_to_end(memory, self.world, self.minimums.waiting(draft, held=held)):
+        if self.minimums.has_to_end(draft, memory, held=held):
             return True
         if turn.begins_anew(memory, self.world):
             draft.remember_of(member.uid, turn_since=self.world.now)

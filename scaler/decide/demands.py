@@ -71,8 +71,16 @@ class Demands:
         other = list(compress(range(len(now)), map(is_not, old, now)))
         if len(old) != len(now) or any(old[at].key != now[at].key for at in other):
             return self._align(world), True
-        due = sorted({*other, *self._due(world)})
-        return [at for at in due if self._look(at, world)], False
+        changed = []
+        for at in sorted({*other, *self._due(world)}):
+            before = self.all[at]
+            looked = self._looked(now[at], before, world)
+            if looked is not before:
+                self._count(at, -1)
+                self.all[at] = looked
+                self._count(at, 1)
+                changed.append(at)
+        return changed, False
 
     def remember(self, world: World, outcomes: dict[int, ServiceMemory]) -> Memory:
         """The next memory; the same object when nothing changed. Of services that are gone nothing is kept.
@@ -122,16 +130,6 @@ class Demands:
             for at, known in enumerate(self.all):
                 if remembered.get(known.demand.name, _EMPTY) is not known.demand.seen:
                     yield at
-
-    def _look(self, at: int, world: World) -> bool:
-        """Whether it had to be looked at."""
-        before = self.all[at]
-        now = self._looked(world.services[at], before, world)
-        if now is not before:
-            self._count(at, -1)
-            self.all[at] = now
-            self._count(at, 1)
-        return now is not before
 
     def _looked(self, service: Service, before: _Known | None, world: World) -> _Known:
         """The same as before where it holds."""

@@ -46,8 +46,7 @@ class Minimums:
                 draft.remember(held_since=0.0, probe_since=0.0)
                 return self._alone_or_give_up(draft, (Reason.MINIMUM_TOO_LARGE, (str(never),)))
             return self._does_not_fit(draft, found)
-        if draft.memory.held_since or draft.memory.probe_since or draft.memory.probes:
-            draft.remember(held_since=0.0, probe_since=0.0, probes=0)
+        draft.remember(held_since=0.0, probe_since=0.0, probes=0)
         self._note_what_is_made(draft, found)
         if found.room is Room.FREE and turn.is_over(draft.memory, self.world):
             again = self._after_its_turn(draft, found)
@@ -72,13 +71,12 @@ class Minimums:
             self._evict(draft, found)
             victims = found.victims or self.sources.victims_of(draft)
             names = [f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims]
-            about = room_in_words(found.reservation.waits_for, names, evicted=not found.victims)
-            why = Reason.WAITING_FOR_ROOM, about
+            why = Reason.WAITING_FOR_ROOM, room_in_words(found.reservation.waits_for, names, evicted=not found.victims)
             for member in found.members:
                 if member.in_hands and draft.shares:
                     draft.revoke(member, why)  # it would be bound where room is kept for others
                 elif member.state is State.HELD and not draft.shares and is_made(member) and not found.swaps:
-                    draft.admit(member, about)  # alone: its pods wait for the room
+                    draft.admit(member, why[1])  # alone: its pods wait for the room
                 elif member.state is State.HELD:
                     draft.waits[member.uid] = why
 
@@ -87,11 +85,10 @@ class Minimums:
         the room is only reserved."""
         if not found.victims or draft.demand.service.assumed:
             return
-        now, policy = self.world.now, self.world.policy
         if any(victim.draft is draft and victim.runs for victim in found.victims):
-            since = draft.memory.short_since or now
+            since = draft.memory.short_since or self.world.now
             draft.remember(short_since=since)
-            if now - since < policy.trade_after:
+            if self.world.now - since < self.world.policy.trade_after:
                 return
         self.sources.unfit.clear()
         draft.remember(short_since=0.0, victims=tuple(victim.member.uid for victim in found.victims))
@@ -122,8 +119,7 @@ class Minimums:
             turn.had_turn(draft, unbound)
             draft.remember(turn_since=self.world.now)
             return other
-        held = bool(held_beside(draft, found.members))
-        if turn.has_to_end(draft.memory, self.world, self.waiting(draft, held=held)):
+        if self.has_to_end(draft, draft.memory, held=bool(held_beside(draft, found.members))):
             clock = turn.ended(draft.memory, self.world)
             draft.remember(made=None, ended_at=self.world.now, short_since=0.0, **clock)
             turn.had_turn(draft, unbound)
@@ -154,19 +150,21 @@ class Minimums:
                     return Minimum(members, Room.FREE, reservation)
         return None
 
-    def waiting(self, draft: Draft, *, held: bool) -> turn.Waiting:
-        """What waits for the end of a turn of this service; `held`: something of its own does."""
+    def has_to_end(self, draft: Draft, memory: turn.Clock, *, held: bool) -> bool:
+        """Whether a turn of this service that is over by the clock ends: something waits; `held`: something of its own
+        does. While the scheduler binds nothing anywhere, it ends only for a minimum of the same or a higher priority,
+        and for anything else after the longest backoff."""
         for_any = held
         for other in self.drafts:
             if other is draft or not self.sources.neighbours.share(draft, other):
                 continue
             if self._waits_for_minimum(other):
                 if other.demand.priority >= draft.demand.priority:
-                    return True, True
+                    return True
                 for_any = True
             elif not for_any:
                 for_any = self._waits_to_scale_up(other)
-        return False, for_any
+        return for_any and turn.begins_anew(memory, self.world)
 
     def _waits_for_minimum(self, draft: Draft) -> bool:
         demand = draft.demand

@@ -108,9 +108,12 @@ class Sources:
             draft.remember(victims=under_way)
         sources = [(Room.TO_COME, list[Victim]())] if under_way else self._sources(draft)
         for room, victims in chain(sources, [(Room.AWAY, list[Victim]())]):
-            found = self._on(draft, room, victims) if victims or self.room_to_come else None
-            if found is not None:
-                return found
+            for members in self._sets(draft, room, freed=bool(victims)) if victims or self.room_to_come else ():
+                if victims and any(draft.of(member.uid).turns is not Turns.NONE for member in members):
+                    continue
+                found = self.make_room(members, room, victims)
+                if found is not None:
+                    return found
         return None
 
     def _sources(self, draft: Draft) -> Iterator[tuple[Room, list[Victim]]]:
@@ -126,15 +129,6 @@ class Sources:
         others = self._victims_of_others(draft)
         if others:
             yield Room.TO_COME, own + others
-
-    def _on(self, draft: Draft, room: Room, victims: list[Victim]) -> Minimum | None:
-        for members in self._sets(draft, room, freed=bool(victims)):
-            if victims and any(draft.of(member.uid).turns is not Turns.NONE for member in members):
-                continue
-            found = self.make_room(members, room, victims)
-            if found is not None:
-                return found
-        return None
 
     def _sets(self, draft: Draft, room: Room, *, freed: bool = False) -> Iterator[list[Member]]:
         """What is bound in part, with sets of candidates in their order, each kind of set once; none with one that fits

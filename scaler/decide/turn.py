@@ -116,17 +116,6 @@ def is_over(memory: Clock, world: World) -> bool:
     return memory.turn_since > 0 and world.now - memory.turn_since >= world.policy.minimum_timeout
 
 
-Waiting = tuple[bool, bool]
-"""Whether a minimum of the same or a higher priority waits for the end of a turn; whether anything does."""
-
-
-def has_to_end(memory: Clock, world: World, waiting: Waiting) -> bool:
-    """Whether a turn that is over by the clock ends: something waits. While the scheduler binds nothing anywhere, it
-    ends only for a minimum of the same or a higher priority, and for anything else after the longest backoff."""
-    for_minimum, for_any = waiting
-    return for_minimum or (for_any and begins_anew(memory, world))
-
-
 def begins_anew(memory: Clock, world: World) -> bool:
     """Nothing waits: whether the clock starts again. Without a bind of any pod only after the longest turn."""
     longest = world.now - memory.turn_since >= world.policy.backoff_max
