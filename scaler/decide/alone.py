@@ -1,5 +1,5 @@
 """Services that are not weighed against others. Those that decide alone: where nodes may not be read, or their rule
-says so, or they name no rule at all. And those at which deciding fails, which cost the others nothing.
+says so, or their jobs name no rule. And those at which deciding fails, which cost the others nothing.
 
 Every place of the target is given away at once. What is in the scheduler's hands and beyond the target is revoked while
 something is missing that it could keep from a node: it is not known what is free.
@@ -20,7 +20,7 @@ from scaler.decide.state import Member, is_made, may_be_revoked, newest_admissio
 from scaler.decide.world import Note, Plan, Policy, Reason, Service, ServiceKey, State, Warning
 
 
-def decide_alone(draft: Draft, now: float, policy: Policy) -> None:
+def decide_alone(draft: Draft, now: float) -> None:
     """Fill the draft."""
     demand = draft.demand
     if demand.target is None:
@@ -48,7 +48,7 @@ def decide_alone(draft: Draft, now: float, policy: Policy) -> None:
                 draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
             else:
                 draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
-        _revoke(draft, name, group, policy, missing=missing)
+        _revoke(draft, name, group, missing=missing)
 
 
 def _chosen(draft: Draft, name: str) -> list[Member]:
@@ -73,13 +73,13 @@ def _without_rule(draft: Draft, now: float) -> None:
             draft.admit_without_place(member)
 
 
-def _revoke(draft: Draft, name: str, group: Group, policy: Policy, *, missing: bool) -> None:
+def _revoke(draft: Draft, name: str, group: Group, *, missing: bool) -> None:
     demand = draft.demand
     beyond = group.fewest - group.target
     above = group.running + group.in_flight - demand.largest(name)
     unbound = [member for member in demand.hands if member.instance.group == name]
     candidates = newest_admission_first(m for m in unbound if not (group.keeps(m) or m.instance.unheld))
-    candidates.sort(key=lambda m: may_be_revoked(m.instance, policy), reverse=True)
+    candidates.sort(key=lambda m: may_be_revoked(m.instance, demand.policy), reverse=True)
     for member in candidates[: max(0, beyond)]:
         if missing or above > 0 or member.uid in demand.half_made:
             above -= 1

@@ -116,7 +116,7 @@ class _Pass:
     def _decide_alone(self, at: int) -> None:
         draft = Draft(self.demands.all[at].demand)
         try:
-            decide_alone(draft, self.world.now, self.world.policy)
+            decide_alone(draft, self.world.now)
         except Exception as error:
             self.undecided[at] = not_decided(error, self.world.now)
         else:
@@ -142,7 +142,7 @@ class _Pass:
         failed = self.undecided.get(at)
         try:
             if failed is None:
-                return plan_of(draft, self.world.now, self.world.policy)
+                return plan_of(draft, self.world.now)
         except Exception as error:
             failed = not_decided(error, self.world.now)
         return left_alone(draft.demand.service.key, failed)

@@ -109,8 +109,8 @@ class Demand:
         service, policy = self.service, self.policy
         # That of the jobs' PriorityClass. The annotation may lower it, and raise it as far as the administrator says.
         own = max([instance.priority for instance in service.instances], default=0)
-        asked, most = service.options.service_priority, policy.max_service_priority
-        self.priority = own if asked is None else min(asked, own if most is None else max(own, most))
+        annotated, most = service.options.service_priority, policy.max_service_priority
+        self.priority = own if annotated is None else min(annotated, own if most is None else max(own, most))
         lasting = [i.created for i in service.instances if not (i.owner_deleting or i.owner_finished)]
         self.oldest = min(lasting, default=0.0)
         self.bound = sum([instance.bound for instance in service.instances])
@@ -167,14 +167,14 @@ class Demand:
         of them is bound. None where more plays a part."""
         if self.fixed or self.has_turns or self.bound or not self.minimum:
             return None
-        asked = []
+        requested = []
         for name, number in self.minimum.items():
             found = self.candidates[name]
             asks = [m.instance.unbound for m in found]
             if not found or asks.count(asks[0]) < len(asks) or State.TERMINATING in [m.state for m in found]:
                 return None
-            asked.append((number, asks[0], found[0].instance.needs))
-        return self.priority, tuple(asked)
+            requested.append((number, asks[0], found[0].instance.needs))
+        return self.priority, tuple(requested)
 
     def first(self) -> list[Member]:
         """The candidates that go first, as many as the minimum lacks."""

@@ -33,7 +33,7 @@ class Draft:
         """Should be revoked and cannot be."""
         self.waits: dict[str, Why] = {}
         self.evicted: dict[str, str] = {}
-        """Uid -> the service that needs the room; nobody when fewer are wanted."""
+        """Uid -> the service that needs the room; `NOBODY` when fewer instances are to run."""
         self.nominated: set[str] = set()
         """Uids of those whose room is reserved for what needs it: evicted now, or after `trade_after`."""
         for member in demand.drained:
@@ -112,8 +112,8 @@ class Draft:
         self.admit_without_place(member, about)
 
     def admit_without_place(self, member: Member, about: tuple[str, ...] = ()) -> None:
-        """The same where no ratio counts. What was refused before has to succeed first: nobody wants to read every few
-        minutes that it was tried again."""
+        """The same where no ratio counts. What was refused before stays refused until it succeeds: events would
+        say every few minutes that it was tried again."""
         refused = self.of(member.uid).refused
         why = (Reason.CREATE_REFUSED, (refused,)) if refused else (Reason.WAITING_FOR_SCHEDULER, about)
         self.admitted[member.uid] = why

@@ -177,7 +177,7 @@ def _colon(verdict: Verdict) -> str:
 
 
 class ReasonFacts(NamedTuple):
-    """All that is so of a reason, whoever shows it."""
+    """All that holds of a reason wherever it is shown."""
 
     sentence: str | Callable[[Verdict, Plan], str]
     """Why, and what to do. In a text `{about}` and `{colon}` stand for what the verdict refers to."""

@@ -89,8 +89,8 @@ def _evictions(service: Service, plan: Plan, names: set[str], policy: Policy) ->
 
 
 def _drains(service: Service, plan: Plan, policy: Policy) -> Iterator[str]:
-    """S3, 3c: what is deleted for nobody is beyond the ratio that `spec.replicas` asks for, and costs no restart that
-    is kept for faults."""
+    """S3, 3c: what is deleted without a beneficiary is beyond the ratio that `spec.replicas` asks for, and costs no
+    restart that is kept for faults."""
     going = {action.uid for action in plan.actions if isinstance(action, Evict) and action.beneficiary == NOBODY}
     if not going or service.rule is None:
         return

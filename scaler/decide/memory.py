@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Turns(IntEnum):
-    """Whether an instance has had its turn without having been bound: then nobody is evicted for it."""
+    """Whether an instance has had its turn without having been bound: then nothing is evicted for it."""
 
     NONE = 0
     SINCE_LAST_BIND = 1
-    """No pod of anybody was bound since: the scheduler may have been away."""
+    """No pod of any service was bound since: the scheduler may have been away."""
     FOR_GOOD = 2
 
 
@@ -41,18 +41,18 @@ class InstanceMemory(msgspec.Struct, frozen=True, gc=False):
     refused_times: int = 0
     refused_generation: int = 0
     preempted_for: str = ""
-    """Evicted; the value names the service that needs its room, or nobody: fewer instances are wanted."""
+    """Evicted; the value names the service that needs its room, `NOBODY` when fewer instances are to run."""
     turn_since: float = 0.0
     """Of a scale-up, or of one that is bound in part: since when it has been in the scheduler's hands."""
     turn_over: bool = False
     """It was not bound in its turn: other candidates go first, and what is bound of it is of no use."""
     turns: Turns = Turns.NONE
     failures: int = 0
-    """Turns of a scale-up that ended without a bind; since the last bind of anybody: `failures - counted`."""
+    """Turns of a scale-up that ended without a bind; since the last bind of any pod: `failures - counted`."""
     counted: int = 0
     backoff_until: float = 0.0
     pardoned: bool = False
-    """A bind of anybody has set its clock back once already."""
+    """A bind of any pod has set its clock back once already."""
 
 
 class ServiceMemory(msgspec.Struct, frozen=True, gc=False):
@@ -68,7 +68,7 @@ class ServiceMemory(msgspec.Struct, frozen=True, gc=False):
     made: bool | None = None
     """Whether all chosen instances existed when last looked at in this turn; None = not looked at."""
     failures: int = 0
-    """Turns of its minimum that ended; since the last bind of anybody: `failures - counted`."""
+    """Turns of its minimum that ended; since the last bind of any pod: `failures - counted`."""
     counted: int = 0
     ended_at: float = 0.0
     """When a turn of its minimum ended last, without progress since; 0.0 = none."""

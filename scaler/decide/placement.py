@@ -84,7 +84,7 @@ class Reservation(msgspec.Struct, eq=False):
 class Placement:
     """The nodes' room in one decision. `due_back`: so many seconds late something may be and still counts as to come.
 
-    The nodes must be told apart as far as any of the pod requests does.
+    The node classes must differ wherever any of the pod requests makes a difference.
     """
 
     def __init__(self, nodes: NodeIndex, *, now: float = 0.0, due_back: float = 0.0) -> None:

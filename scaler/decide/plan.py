@@ -45,23 +45,20 @@ _OF_STATE = {
 }
 
 
-def plan_of(draft: Draft, now: float, policy: Policy) -> Plan:
+def plan_of(draft: Draft, now: float) -> Plan:
     """What to do for one service. Nothing, while writes for it are under way."""
     demand = draft.demand
     service, target = demand.service, demand.target
     if service.assumed:  # nothing is done, so nothing else is said
         draft = Draft(demand)
     revoked = [member.instance.group for member in demand.hands if member.uid in draft.revoked]
-    groups = {}
-    for name in demand.groups:
-        groups[name] = draft.group(name).plan(revoke=revoked.count(name))
     return Plan(
         key=service.key,
         target_index=target.index + demand.left_out if target and demand.replicas else -1,
         target={name: group.target for name, group in demand.groups.items()} if target and demand.replicas else {},
         complete=target.complete if target else not service.key.rule,
-        groups=groups,
-        verdicts=verdicts(draft, now, policy),
+        groups={name: draft.group(name).plan(revoke=revoked.count(name)) for name in demand.groups},
+        verdicts=verdicts(draft, now),
         actions=() if service.assumed else tuple(_actions(draft)),
         notes=notes(demand),
         serves=demand.serves and target is not None,
@@ -90,7 +87,7 @@ def _actions(draft: Draft) -> Iterator[Action]:
     yield from [member.step for member in demand.members if member.step is not None]
 
 
-def verdicts(draft: Draft, now: float, policy: Policy) -> tuple[Verdict, ...]:
+def verdicts(draft: Draft, now: float) -> tuple[Verdict, ...]:
     """One verdict per instance, in the order of the service."""
     demand = draft.demand
     full, rule, awaited = demand.service.rule, demand.rule, tuple(draft.lacking)
@@ -100,7 +97,10 @@ def verdicts(draft: Draft, now: float, policy: Policy) -> tuple[Verdict, ...]:
         if rule is not full:
             beyond = dict.fromkeys(_beyond_largest(rule, draft, now), Reason.SCALED_DOWN)
         beyond |= dict.fromkeys(_beyond_largest(full, draft, now), Reason.NOT_IN_RATIO)
-    return tuple([_verdict(member, draft, awaited, beyond.get(member.uid), now, policy) for member in demand.members])
+    return tuple([
+        Verdict(m.uid, m.instance.name, m.instance.group, *_verdict(m, draft, awaited, beyond.get(m.uid), now))
+        for m in demand.members
+    ])  # fmt: skip
 
 
 def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
@@ -122,35 +122,32 @@ def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
 
 
 def _verdict(
-    member: Member, draft: Draft, awaited: tuple[str, ...], beyond: Reason | None, now: float, policy: Policy
-) -> Verdict:
+    member: Member, draft: Draft, awaited: tuple[str, ...], beyond: Reason | None, now: float
+) -> tuple[State, Reason, tuple[str, ...]]:
     instance, uid = member.instance, member.uid
     if uid in draft.evicted:
         reason = _why_evicted(draft.evicted[uid])
-        return _said(instance, State.TERMINATING, (reason, _about(reason, member, draft, awaited)))
+        return State.TERMINATING, reason, _about(reason, member, draft, awaited)
     if member.running and member.state is State.RUNNING:
         wrong = beyond or instance.label_problem or instance.mislabelled or draft.demand.target is None
         if not wrong:
-            return Verdict(uid, instance.name, instance.group, State.RUNNING, Reason.RUNNING)
+            return State.RUNNING, Reason.RUNNING, ()
     if uid in draft.admitted:
-        why = draft.admitted[uid]
-        return _said(instance, State.HELD if why[0] is Reason.CREATE_REFUSED else State.ADMITTED, why)
+        reason, about = draft.admitted[uid]
+        return State.HELD if reason is Reason.CREATE_REFUSED else State.ADMITTED, reason, about
     if uid in draft.revoked:
-        return _said(instance, State.HELD, draft.revoked[uid])
+        return State.HELD, *draft.revoked[uid]
     if uid in draft.stays:
-        return _said(instance, member.state, (Reason.REVOKE_WOULD_COST_RESTARTS, (_why_it_stays(instance, policy),)))
-    if member.state is State.HELD and uid in draft.waits:
-        return _said(instance, State.HELD, draft.waits[uid])
+        why_it_stays = _why_it_stays(instance, draft.demand.policy)
+        return member.state, Reason.REVOKE_WOULD_COST_RESTARTS, (why_it_stays,)
+    if uid in draft.waits:
+        return State.HELD, *draft.waits[uid]
     wrong_label = _wrong_label(instance, draft.demand.service)
     if wrong_label is not None and member.state in (State.RUNNING, State.STARTING, State.ADMITTED):
-        return _said(instance, member.state, wrong_label)
+        return member.state, *wrong_label
     reason = _reason(member, draft.demand.service, beyond, now)
     about = _about(reason, member, draft, awaited) if reason is not Reason.RUNNING else ()
-    return Verdict(uid, instance.name, instance.group, member.state, reason, about)
-
-
-def _said(instance: Instance, state: State, why: Why) -> Verdict:
-    return Verdict(instance.uid, instance.name, instance.group, state, *why)
+    return member.state, reason, about
 
 
 def _reason(member: Member, service: Service, beyond: Reason | None, now: float) -> Reason:

@@ -149,7 +149,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     leftovers: bool = False
     """An admission's object other than pods exists (its PodGroup)."""
     stripped: bool = False
-    """It has pods and no PodGroup or Service any more: somebody deleted what the scheduler or its clients need."""
+    """It has pods and no PodGroup or Service any more: what the scheduler or its clients need was deleted."""
     mislabelled: tuple[Reason, str] | None = None
     """What is wrong with its labels while it has released pods, what to write, and what it counts as."""
     label_problem: Reason | None = None
@@ -166,7 +166,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     warnings: tuple[tuple[Warning, str], ...] = ()
     """What people should know of it besides, with words; nothing of it is decided on."""
     made_by_us: bool = True
-    """False: somebody else makes its pods and objects. They can be released and revoked here, never made."""
+    """False: its owner makes its pods and objects, which can be released and revoked here, never made."""
     owner: str = ""
     """What makes this instance and its like (uid of the Deployment, LeaderWorkerSet, ...); "" = it stands alone."""
     revision: str = ""
@@ -174,7 +174,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     outdated: bool = False
     """Its owner makes instances of a newer revision now."""
     wanted: int = 0
-    """Instances that its owner is told to have (spec.replicas), those of a rollout's surge left out; 0 = not known."""
+    """Instances that `spec.replicas` of its owner names, those of a rollout's surge left out; 0 = not known."""
     unheld: int = 0
     """Pods that came without our gate: nothing holds them, and what is deleted of them comes again at once."""
     more_to_come: bool = False
@@ -183,7 +183,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Creation of its newest pod that is not terminating; 0.0 without pods."""
     ends_by: float = 0.0
     """When the last of its terminating pods should be gone, its grace period included; 0.0 without any, -1.0 when one
-    of them is on a node that is not Ready: nobody can say then."""
+    of them is on a node that is not Ready: it is not known then."""
     misplaced: bool = False
     """A released pod of it is in a PodGroup that it shares with other instances: that has to be mended."""
     budget: RestartBudget | None = None
@@ -276,7 +276,7 @@ class World(msgspec.Struct, frozen=True, gc=False):
     alone: str = ""
     """Why each service decides alone; "" when they do not."""
     last_bind: float = 0.0
-    """When a pod of anybody was last seen to become bound; 0.0 = never."""
+    """When any pod was last seen to become bound; 0.0 = never."""
     memory: Memory = Memory()
     policy: Policy = Policy()
     resource_versions: dict[str, str] = {}
