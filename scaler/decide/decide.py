@@ -188,10 +188,9 @@ class _Pass:
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
         """All but those at which it fails; where they are many, none."""
-        known, before, found = self.demands.all, self.cache.undecided, dict[int, NotDecided]()
-        for at in self._positions[number] if before else ():
-            failed = before.get(known[at].demand.service.key)
-            found |= {at: failed} if failed is not None else {}
+        known, before = self.demands.all, self.cache.undecided
+        positions = self._positions[number] if before else []
+        found = {at: before[key] for at in positions if (key := known[at].demand.service.key) in before}
         self.undecided |= found
         left = [at for at in active if at not in found]
         while True:

@@ -12,7 +12,6 @@ from itertools import combinations, islice
 import msgspec
 
 from scaler.decide import turn
-from scaler.decide.demand import Demand
 from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
 from scaler.decide.nodes import Room, joined
@@ -184,16 +183,9 @@ class Minimums:
 
     def too_large(self, draft: Draft) -> Shortage | None:
         """Why it would not fit even if all nodes were empty and well; None when some set of its instances does."""
-        same = draft.demand.same or draft
-        if same not in self._sizes:
-            self._sizes[same] = self._look_whether_too_large(draft.demand)
-        return self._sizes[same]
-
-    @cached_property
-    def _empty(self) -> Placement:
-        return Placement(self.placement.nodes.emptied)
-
-    def _look_whether_too_large(self, demand: Demand) -> Shortage | None:
+        demand, same = draft.demand, draft.demand.same or draft
+        if same in self._sizes:
+            return self._sizes[same]
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in demand.rule.smallest.counts.items() if demand.rule else ():
             live = [member for member in demand.groups[name].members if member.is_live]
@@ -203,9 +195,15 @@ class Minimums:
         for chosen in one_of_each(by_group):
             found = self._empty.fits(joined(*(m.instance.needs for m in chosen)))
             if found is None:
-                return None
+                first = None
+                break
             first = first or found
+        self._sizes[same] = first
         return first
+
+    @cached_property
+    def _empty(self) -> Placement:
+        return Placement(self.placement.nodes.emptied)
 
     def _does_not_fit(self, draft: Draft, shortage: Shortage) -> Minimum | None:
         """After a while it is tried all the same where the sums would do, one service at a time."""

@@ -58,28 +58,11 @@ def is_of_no_use(instance: Instance, memory: InstanceMemory, now: float, policy:
     return memory.bound_since > 0 and now - memory.bound_since >= policy.start_timeout
 
 
-def runs_undisturbed(instance: Instance, memory: InstanceMemory) -> bool:
-    """Whether it runs however one counts, with nothing to remember: the short cut for what most instances do."""
-    i = instance
-    return (
-        i.ready == i.running == i.pods == i.expected > 0
-        and not (i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished)
-        and memory == InstanceMemory(restarts=i.restarts, ran=True)
-    )
-
-
 def counts_as_running(instance: Instance, state: State, counts_from: CountsFrom) -> bool:
     """Whether the instance meets `counts_from`; otherwise it is in flight or without a slot."""
     if state is State.RUNNING:
         return counts_from is not CountsFrom.READY or instance.ready == instance.expected
     return state is State.STARTING and counts_from is CountsFrom.BOUND
-
-
-def is_in_flight(state: State, memory: InstanceMemory, now: float, policy: Policy) -> bool:
-    """Whether an instance that does not count as running occupies a slot all the same."""
-    if state is State.BROKEN:
-        return now - memory.broken_since < policy.broken_grace
-    return state in (State.ADMITTED, State.STARTING, State.RUNNING)
 
 
 def observe(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
@@ -168,8 +151,11 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 def look_at(instance: Instance, remembered: InstanceMemory, service: Service, now: float, policy: Policy) -> Member:
     """The instance with its state, and what is to be remembered of it."""
-    step = next_step(instance, now)
-    if runs_undisturbed(instance, remembered):
+    step, i = next_step(instance, now), instance
+    whole = i.ready == i.running == i.pods == i.expected > 0
+    troubled = i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished
+    if whole and not troubled and remembered == InstanceMemory(restarts=i.restarts, ran=True):
+        # The short cut for what most instances do: it runs however one counts, with nothing to remember.
         return Member(instance, remembered, State.RUNNING, running=True, step=step)
     memory = observe(instance, remembered, now)
     state = state_of(instance, memory, now, policy)
@@ -182,8 +168,10 @@ def look_at(instance: Instance, remembered: InstanceMemory, service: Service, no
             refused_until=remembered.refused_until,
         )
     running = counts_as_running(instance, state, service.options.counts_from)
-    in_flight = not running and is_in_flight(state, memory, now, policy)
-    return Member(instance, memory, state, running, in_flight, step)
+    in_flight = state in (State.ADMITTED, State.STARTING, State.RUNNING)
+    if state is State.BROKEN:
+        in_flight = now - memory.broken_since < policy.broken_grace
+    return Member(instance, memory, state, running, in_flight and not running, step)
 
 
 def moments_of(member: Member, policy: Policy) -> Iterator[float]:
