@@ -112,13 +112,10 @@ class Placement:
         self._unfit.clear()
 
     def grant(self, pods: Iterable[tuple[str, PodRequest]], sign: int = 1) -> None:
-        """The room of these pods on these nodes counts as `FREED`; on nodes that are not schedulable it does not."""
+        """The room of these pods on these nodes counts as `FREED`; on nodes that are not schedulable it does not. With
+        sign -1 it does not count any more: nothing may be reserved on it."""
         self._trial.grant(pods, sign)
         self._unfit.clear()
-
-    def withdraw(self, pods: Iterable[tuple[str, PodRequest]]) -> None:
-        """It does not count any more. Nothing may be reserved on it."""
-        self.grant(pods, -1)
 
     def breadth(self, pods: PodRequests) -> int:
         """The number of nodes with free room for the most restricted of these pods, whatever is reserved there."""

@@ -156,7 +156,7 @@ class Sources:
         self.unfit.clear()
         found = self.placement.reserve(pods, room)
         if isinstance(found, Shortage):  # the search was given up
-            self.placement.withdraw(pods_of(few))
+            self.placement.grant(pods_of(few), -1)
             return None
         for victim in few:
             victim.draft.nominated.add(victim.member.uid)
@@ -177,7 +177,7 @@ class Sources:
     def _suffices(self, pods: PodRequests, room: Room, victims: Collection[Victim]) -> bool:
         self.placement.grant(pods_of(victims))
         fits = self.placement.fits(pods, room) is None
-        self.placement.withdraw(pods_of(victims))
+        self.placement.grant(pods_of(victims), -1)
         return fits
 
     # Victims
