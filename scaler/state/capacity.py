@@ -8,23 +8,13 @@ a node or pod says, and must not decide.
 from __future__ import annotations
 
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
 from scaler.clock import Skew
-from scaler.decide.nodes import (
-    NODE_NAME,
-    REPELLING,
-    Amounts,
-    Node,
-    NodeClass,
-    Nodes,
-    PodRequest,
-    Taint,
-    Terms,
-    terms_of,
-)
+from scaler.decide.nodes import NODE_NAME, REPELLING, Amounts, Node, NodeClass, Nodes, PodRequest, Taint, terms_of
 from scaler.informers.records import NodeFacts
 from scaler.workloads.pod_requests import Requests
 
@@ -76,14 +66,13 @@ class CapacityIndex:
 
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self._now = now
-        self._entries: dict[str, _Entry] = {}
+        self._entries: defaultdict[str, _Entry] = defaultdict(_Entry)
         self._requests: frozenset[PodRequest] = frozenset()
         self._terms = terms_of(())
         self._classes: dict[NodeClass, NodeClass] = {}
         self._names: list[str] = []
         """Of the nodes that exist, sorted."""
         self._nodes: Nodes | None = None
-        self._overcommitted: dict[str, None] = {}
         self._touched: dict[str, None] = {}
         """Nodes that are to be looked at anew before the next answer: a burst about one node looks at it once."""
         self._skew = Skew()
@@ -95,7 +84,7 @@ class CapacityIndex:
 
     def node_changed(self, name: str, facts: NodeFacts | None) -> None:
         """The node has come, has become another, or has gone (None)."""
-        entry = self._entries.get(name) if facts is None else self._entry(name)
+        entry = self._entries.get(name) if facts is None else self._entries[name]
         if entry is None or entry.facts == facts:
             return
         if facts is not None and (entry.facts is None or _schedulable(entry.facts) != _schedulable(facts)):
@@ -110,7 +99,7 @@ class CapacityIndex:
             return
         for load, sign in ((old, -1), (new, 1)):
             if load is not None and load.node and not load.ended:
-                self._load(self._entry(load.node), load, sign)
+                self._load(self._entries[load.node], load, sign)
                 self._touched[load.node] = None
 
     def nodes(self, requests: Collection[PodRequest]) -> Nodes:
@@ -118,8 +107,17 @@ class CapacityIndex:
         wanted = requests if isinstance(requests, frozenset) else frozenset(requests)
         if wanted != self._requests:
             self._requests = wanted
-            self._tell_apart_by(terms_of(wanted))
-        self._look_anew()
+            terms = terms_of(wanted)
+            if terms != self._terms:
+                self._terms = terms
+                self._nodes = None
+                self._classes.clear()
+                for entry in self._entries.values():
+                    entry.home = self._home(entry.facts) if entry.facts is not None else None
+                self._touched.update(dict.fromkeys(self._entries))
+        touched, self._touched = self._touched, {}
+        for name in touched:
+            self._look_at(name, self._entries[name])
         if self._nodes is None:
             found = (self._entries[name].node for name in self._names)
             self._nodes = Nodes(self._terms.resources, tuple(node for node in found if node is not None))
@@ -130,30 +128,6 @@ class CapacityIndex:
         """Whether something may have changed since `nodes` was called last."""
         return self._nodes is None or bool(self._touched)
 
-    @property
-    def problems(self) -> dict[str, str]:
-        """Node name -> what does not add up there, in words."""
-        self._look_anew()
-        found = {name: "; ".join(_exceeded(self._entries[name])) for name in self._overcommitted}
-        unknown = (name for name, entry in self._entries.items() if entry.facts is None)
-        return found | dict.fromkeys(unknown, "pods are bound to it, but there is no such node")
-
-    def _entry(self, name: str) -> _Entry:
-        entry = self._entries.get(name)
-        if entry is None:
-            entry = self._entries[name] = _Entry()
-        return entry
-
-    def _tell_apart_by(self, terms: Terms) -> None:
-        if terms == self._terms:
-            return
-        self._terms = terms
-        self._nodes = None
-        self._classes.clear()
-        for entry in self._entries.values():
-            entry.home = self._home(entry.facts) if entry.facts is not None else None
-        self._touched.update(dict.fromkeys(self._entries))
-
     @staticmethod
     def _load(entry: _Entry, load: PodLoad, sign: int) -> None:
         _add(entry.used, load.requests, sign)
@@ -162,11 +136,6 @@ class CapacityIndex:
             _add(ending, load.requests, sign)
             if not ending:
                 del entry.ending[load.deletion]
-
-    def _look_anew(self) -> None:
-        touched, self._touched = self._touched, {}
-        for name in touched:
-            self._look_at(name, self._entries[name])
 
     def _look_at(self, name: str, entry: _Entry) -> None:
         """Make the node's value anew unless it is as it was, and forget a node of which nothing is known."""
@@ -180,10 +149,6 @@ class CapacityIndex:
             elif node is None:
                 self._names.remove(name)
             entry.node = node
-        if _exceeded(entry):
-            self._overcommitted[name] = None
-        else:
-            self._overcommitted.pop(name, None)
 
     def _home(self, facts: NodeFacts) -> _Home:
         passing = tuple(taint for taint in facts.taints if taint.key.startswith(PASSING))
@@ -239,18 +204,6 @@ def _in_order(facts: NodeFacts) -> Mapping[str, int]:
         detected = max(0, facts.capacity.get(name, allocatable) - allocatable)
         have = {**have, name: allocatable - max(0, number - detected)}
     return have
-
-
-def _exceeded(entry: _Entry) -> list[str]:
-    """The resources of which pods ask for more than the node has, in words."""
-    if entry.facts is None:
-        return []
-    have = entry.facts.allocatable
-    return [
-        f"{name}: {amount} asked for, {have.get(name, 0)} allocatable"
-        for name, amount in entry.used.items()
-        if amount > have.get(name, 0)
-    ]
 
 
 def _add(amounts: dict[str, int], requests: Requests, sign: int) -> None:
