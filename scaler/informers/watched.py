@@ -58,9 +58,12 @@ class Watched(Generic[T, R]):
     may_be_forbidden: bool = False
     silence: float = SILENCE
     history: History = field(default_factory=History)
+    refused: int = field(default=0, init=False)
+    """How many objects could not be read, each version counted by itself."""
 
     def refuse(self, refused: Refused, traceback: str = "") -> None:
         """An object could not be read: that is all about it, and everything else goes on."""
+        self.refused += 1
         if self.refusals is not None:
             self.refusals.note(self.resource, refused, traceback)
 

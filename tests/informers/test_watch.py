@@ -331,7 +331,7 @@ def test_an_object_that_our_own_code_fails_at_is_one_finding_and_all_others_are_
         await asyncio.sleep(0.5)
         task.cancel()
         assert sorted(record.name for record in store.values()) == ["a", "z"]
-        assert (len(refusals), informer.lists, informer.watches) == (1, 1, 1)
+        assert (informer.refused, len(refusals), informer.lists, informer.watches) == (1, 1, 1, 1)
 
     run(main())
     assert published == []  # it names no rule
