@@ -80,9 +80,13 @@ class Gates:
         waiting = [pod for pod in pods if not pod.node and pod.governed is not None and pod.governed.volcano]
         if membership is None or not membership.shares_pod_group or not waiting:
             return
-        name = self._own_group(pods) or own_pod_group_name(membership.name, pods[0].uid)
+        namespace = pods[0].namespace
+        # The PodGroup that some of them are in already and that is theirs alone, or a new one.
+        named = {pod.governed.pod_group for pod in pods if pod.governed is not None and pod.governed.pod_group}
+        own = min((name for name in named if self._exists(namespace, name)), default="")
+        name = own or own_pod_group_name(membership.name, pods[0].uid)
         moving = [pod for pod in waiting if pod.governed is not None and pod.governed.pod_group != name]
-        if self._exists(pods[0].namespace, name):
+        if self._exists(namespace, name):
             await self._join(name, moving)
         else:
             await self._make_group(name, key, membership, pods)
@@ -90,7 +94,7 @@ class Gates:
         # After the pods have left: Volcano writes its own anew for a pod that names none, and then names it in the pod,
         # which is seen.
         left = {VOLCANOS_OWN + pod.governed.maker_uid for pod in waiting if pod.governed is not None}
-        await all_done([self._keep_no_room(pods[0].namespace, group) for group in sorted(left)])
+        await all_done([self._keep_no_room(namespace, group) for group in sorted(left)])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:
         """Without its last pod, what Volcano made would keep room for one as long as it is in the queue, and other
@@ -106,11 +110,6 @@ class Gates:
                 await self._writer.patch(POD_GROUPS, pod.namespace, name, [owner], patch_type=PatchType.JSON)
             except NotFoundError as error:
                 raise NotSentError(f"PodGroup {name} has gone, which the watch has not shown yet") from error
-
-    def _own_group(self, pods: Sequence[PodRecord]) -> str:
-        """The PodGroup that some of them are in already and that is theirs alone; "" when there is none."""
-        named = {pod.governed.pod_group for pod in pods if pod.governed is not None and pod.governed.pod_group}
-        return min((name for name in named if self._exists(pods[0].namespace, name)), default="")
 
     def _exists(self, namespace: str, name: str) -> bool:
         return not name.startswith(VOLCANOS_OWN) and self._cache.pod_groups.get(namespace, name) is not None

@@ -25,7 +25,6 @@ from scaler.informers.changes import PodArrivedUngated
 from scaler.informers.informer import Informer
 from scaler.kube.api import Resource
 from scaler.report.service_metrics import ServiceSeries
-from scaler.report.service_reports import conditions
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -132,8 +131,7 @@ class Metrics:
         counts = Tally((verdict.state.value, verdict.reason.value) for verdict in plan.verdicts)
         share = {self._instances.labels(*labels): number for labels, number in counts.items()}
         if plan.key.rule:
-            available, complete, _ = conditions(service, plan)
-            share[self._services.labels("yes" if available else "no", "yes" if complete else "no")] = 1
+            share[self._services.labels("yes" if plan.serves else "no", "yes" if plan.complete else "no")] = 1
         self._show(plan.key, share | {self._rules_invalid: 1} if service.problem is not None else share)
         self._single_services.note(service, plan, now)
 

@@ -31,14 +31,7 @@ from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Event, EventWriter
 from scaler.report.job_status import JobSummary, already_says, status_patch, write_status
 from scaler.report.metrics import Metrics
-from scaler.report.service_reports import (
-    InstanceReport,
-    RuleKey,
-    ServiceReport,
-    Subject,
-    differs,
-    differs_in_words,
-)
+from scaler.report.service_reports import InstanceReport, RuleKey, ServiceReport, Subject, differs, differs_in_words
 from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import Name, encode, place_of, rule_of
@@ -214,7 +207,8 @@ class Reporter:
         uid = verdict.uid
         before, was = self._instances.get(uid, (None, verdict))
         self._instances[uid] = (report, verdict)
-        one, old = report.instances.get(uid), before.instances.get(uid) if before is not None else None
+        old = before.instances.get(uid) if before is not None else None
+        one = report.instances.get(uid)
         if one is None:
             return
         if old is None or (was.state, was.reason) != (verdict.state, verdict.reason):

@@ -12,14 +12,7 @@ from enum import StrEnum
 from scaler.decide.explain import counts_in_words
 from scaler.decide.world import Reason, State
 from scaler.kube.api import Object
-from scaler.report.service_status import (
-    RESTING,
-    RULE_VALID,
-    SCALING_LIMITED,
-    Statement,
-    number_in_words,
-    runs_in_words,
-)
+from scaler.report.service_status import RESTING, RULE_VALID, SCALING_LIMITED, Statement, number_in_words, runs_in_words
 
 GONE = "it is deleted, or its labels name another service now"
 _NAMED = 3

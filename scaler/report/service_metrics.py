@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from scaler.decide.explain import ABOUT_ROOM
 from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
-from scaler.report.service_reports import Conditions, conditions, running_index
+from scaler.report.service_reports import rule_is_valid, running_index
 from scaler.rules.rule import Rule
 
 MOST_OF_NAMESPACE, MOST = 200, 2000
@@ -43,7 +43,7 @@ class Standing(msgspec.Struct, frozen=True):
 
     plan: Plan
     rule: Rule | None
-    conditions: Conditions
+    rule_is_valid: bool
     running: int
     """Index of the ratio that runs; -1 = none."""
     wanted: int | None
@@ -78,23 +78,23 @@ class ServiceSeries:
         """What was decided at `now`."""
         if not plan.key.rule:
             return
-        holds = available, complete, _ = conditions(service, plan)
         wanted = min(plan.replicas, service.rule.largest.total) if service.rule is not None else None
-        after = Standing(plan, service.rule, holds, running_index(service, plan.groups), wanted)
+        index = running_index(service, plan.groups)
+        after = Standing(plan, service.rule, rule_is_valid(service), index, wanted)
         before = self._services.get(plan.key)
         if before is not None and (before.rule, before.wanted) == (after.rule, after.wanted):
             after = _continued(before, after, now)
-            if complete and before.room_at and before.was_complete:
+            if plan.complete and before.room_at and before.was_complete:
                 self._restored.observe(now - before.room_at)
-        if available and after.fault_at:
+        if plan.serves and after.fault_at:
             self._degraded.observe(now - after.fault_at)
             after = msgspec.structs.replace(after, fault_at=0.0)
         since = before.unavailable_since if before is not None else 0.0
         self._services[plan.key] = msgspec.structs.replace(
             after,
-            unavailable_since=0.0 if available else since or now,
-            was_complete=complete or after.was_complete,
-            room_at=(after.room_at or now) if not complete and _has_room(plan) else 0.0,
+            unavailable_since=0.0 if plan.serves else since or now,
+            was_complete=plan.complete or after.was_complete,
+            room_at=(after.room_at or now) if not plan.complete and _has_room(plan) else 0.0,
         )
 
     def forget(self, key: ServiceKey) -> None:
@@ -124,12 +124,11 @@ class ServiceSeries:
 
 def _values(standing: Standing) -> dict[str, float | None]:
     """Of each of `_GAUGES`; None = it is absent."""
-    available, complete, rule_valid = standing.conditions
     target = standing.plan.target_index
     return {
-        "scaler_service_available": available,
-        "scaler_service_complete": complete,
-        "scaler_service_rule_valid": rule_valid,
+        "scaler_service_available": standing.plan.serves,
+        "scaler_service_complete": standing.plan.complete,
+        "scaler_service_rule_valid": standing.rule_is_valid,
         "scaler_service_ratio_index": standing.running if standing.running >= 0 else None,
         "scaler_service_target_ratio_index": target if target >= 0 else None,
         "scaler_service_unavailable_since_timestamp_seconds": standing.unavailable_since or None,
@@ -141,11 +140,11 @@ def _continued(before: Standing, after: Standing, now: float) -> Standing:
     """With what is remembered while the rule and the number of instances that are wanted stay the same."""
     now_running = {name: group.running for name, group in after.plan.groups.items()}
     fewer = any(now_running.get(name, 0) < group.running for name, group in before.plan.groups.items())
-    fault_at = now if before.conditions.complete and fewer else before.fault_at
+    fault_at = now if before.plan.complete and fewer else before.fault_at
     return msgspec.structs.replace(
         after,
         was_complete=before.was_complete,
-        fault_at=0.0 if after.conditions.complete else fault_at,
+        fault_at=0.0 if after.plan.complete else fault_at,
         room_at=before.room_at,
     )
 
@@ -157,10 +156,15 @@ def _has_room(plan: Plan) -> bool:
     return (begun or not reasons.isdisjoint(_COMING)) and reasons.isdisjoint(_WITHOUT_ROOM)
 
 
+def _worst_first(shown: tuple[ServiceKey, Standing]) -> tuple[bool, bool, bool, ServiceKey]:
+    key, standing = shown
+    return standing.plan.serves, standing.plan.complete, standing.rule_is_valid, key
+
+
 def _chosen(everyone: list[tuple[ServiceKey, Standing]]) -> tuple[list[tuple[ServiceKey, Standing]], Counter[str]]:
     """Those that are shown, and how many are not, by namespace."""
     shown, of_namespace, others = list[tuple[ServiceKey, Standing]](), Counter[str](), Counter[str]()
-    for key, standing in sorted(everyone, key=lambda one: (one[1].conditions, one[0])):
+    for key, standing in sorted(everyone, key=_worst_first):
         if of_namespace[key.namespace] < MOST_OF_NAMESPACE and len(shown) < MOST:
             of_namespace[key.namespace] += 1
             shown.append((key, standing))

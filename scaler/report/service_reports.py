@@ -1,6 +1,6 @@
 """What the reporter works from after a pass: one frozen value per service, from its plan and the cache. Pure.
 
-Beside it: which conditions hold of a service, and whether its plan is to be reported.
+Beside it: which ratio runs, and whether a plan is to be reported.
 """
 
 from __future__ import annotations
@@ -67,17 +67,6 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
         return RuleKey(self.plan.key.namespace, self.plan.key.rule)
 
 
-class Conditions(NamedTuple):
-    """Of one service that names a rule."""
-
-    available: bool
-    """Every group runs at least what the smallest ratio names, or the service rests."""
-    complete: bool
-    """It runs the largest ratio that its jobs, and the number of instances that are wanted, allow."""
-    rule_valid: bool
-    """Its rule exists and has no error. An invalid one leaves the last valid one in force."""
-
-
 def report_of(
     state: ClusterState, service: Service, plan: Plan, *, alone: str = "", out_of_touch: str = ""
 ) -> ServiceReport:
@@ -108,9 +97,9 @@ def _instance(cache: Cache, uid: str, *, ours: bool) -> InstanceReport | None:
     return InstanceReport(subject, job, replica_statuses(job.job, phases))
 
 
-def conditions(service: Service, plan: Plan) -> Conditions:
-    """Those of a service with this plan."""
-    return Conditions(plan.serves, plan.complete, service.rule is not None and service.problem is None)
+def rule_is_valid(service: Service) -> bool:
+    """Its rule exists and has no error. An invalid one leaves the last valid one in force."""
+    return service.rule is not None and service.problem is None
 
 
 def running_index(service: Service, groups: Mapping[str, GroupPlan]) -> int:

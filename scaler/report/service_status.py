@@ -16,7 +16,7 @@ from scaler.decide.explain import FACTS, counts_in_words, words
 from scaler.decide.world import Plan, Service, ServiceKey, State, Verdict
 from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.names import JOB_ID_LABEL, RULE_LABEL
-from scaler.report.service_reports import ServiceReport, conditions, running_index
+from scaler.report.service_reports import ServiceReport, rule_is_valid, running_index
 from scaler.rules.rule import ALL
 
 MAX_INSTANCES = 1600
@@ -209,14 +209,14 @@ def _conditions(
     report: ServiceReport, current: Object | None, because: Statement, before: Object, now: str
 ) -> list[Object]:
     service, plan, problem = report.service, report.plan, report.service.problem
-    available, complete, rule_valid = conditions(service, plan)
-    serves = available and plan.replicas > 0
+    runs = plan.serves and plan.replicas > 0
+    valid = Statement(problem.kind.value, problem.message) if problem else Statement("Valid", "")
     found = {
-        AVAILABLE: (available, Statement("MinimumRuns", runs_in_words(current)) if serves else because),
-        COMPLETE: (complete, because),
+        AVAILABLE: (plan.serves, Statement("MinimumRuns", runs_in_words(current)) if runs else because),
+        COMPLETE: (plan.complete, because),
         DEGRADED: _degraded(report, current, because, before),
         SCALING_LIMITED: scaling_limited(service, plan),
-        RULE_VALID: (rule_valid, Statement(problem.kind.value, problem.message) if problem else Statement("Valid", "")),
+        RULE_VALID: (rule_is_valid(service), valid),
     }
     if not service.instances:
         del found[RULE_VALID]  # no rule is read for it

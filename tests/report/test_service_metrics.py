@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from scaler.decide.world import Plan, Reason, RuleProblem, Service, ServiceKey, State, Verdict, Warning
 from scaler.report.metrics import Metrics
 from scaler.report.service_metrics import MOST, MOST_NAMESPACES, MOST_OF_NAMESPACE, ServiceSeries
-from scaler.report.service_reports import Conditions, conditions, running_index
+from scaler.report.service_reports import running_index
 from tests.builders import KEY, NOW, plan, rule, service
 
 LADDER = "2P1D > 1P1D"
@@ -56,21 +56,18 @@ def called(found: Service, namespace: str, name: str) -> Service:
 @pytest.mark.parametrize(
     ("found", "expected", "index"),
     [
-        (WHOLE, Conditions(available=True, complete=True, rule_valid=True), 0),
-        (WITHOUT_PREFILL, Conditions(available=True, complete=False, rule_valid=True), 1),
-        (WITHOUT_DECODE, Conditions(available=False, complete=False, rule_valid=True), -1),
-        (service(None, "p0 Running"), Conditions(available=False, complete=False, rule_valid=False), -1),
-        (
-            msgspec.structs.replace(WHOLE, problem=INVALID),
-            Conditions(available=True, complete=True, rule_valid=False),
-            0,
-        ),
+        (WHOLE, (1, 1, 1), 0),
+        (WITHOUT_PREFILL, (1, 0, 1), 1),
+        (WITHOUT_DECODE, (0, 0, 1), -1),
+        (service(None, "p0 Running"), (0, 0, 0), -1),
+        (msgspec.structs.replace(WHOLE, problem=INVALID), (1, 1, 0), 0),
     ],
 )
-def test_conditions_say_what_runs(found: Service, expected: Conditions, index: int) -> None:
-    made = plan(found)
-    assert conditions(found, made) == expected
-    assert running_index(found, made.groups) == index
+def test_conditions_say_what_runs(found: Service, expected: tuple[int, int, int], index: int) -> None:
+    watched = Watched()
+    watched.note(found)
+    assert tuple(watched.value(name) for name in ("available", "complete", "rule_valid")) == expected
+    assert running_index(found, plan(found).groups) == index
 
 
 def test_a_service_is_shown_with_its_conditions_its_ratios_and_its_instances() -> None:
