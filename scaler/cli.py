@@ -61,50 +61,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None and Path(sys.argv[0]).name == COMPLETER:
         arguments.insert(0, COMPLETE)
-    _print_what_the_terminal_cannot_encode_as_escapes()
+    for stream in (sys.stdout, sys.stderr):  # full-width punctuation is printed on terminals of any encoding
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        code = _exit_code(arguments)
+        try:
+            code = _dispatch(arguments)
+        except SystemExit as end:  # argparse's way to say that help was printed or the usage is wrong
+            code = end.code if isinstance(end.code, int) else EXIT_FAILED
         sys.stdout.flush()  # a reader that has gone must show here, not at interpreter exit
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        _silence_stdout()
-        return EXIT_BROKEN_PIPE
     except Exception as error:
-        if isinstance(_leaf(error), BrokenPipeError):
-            _silence_stdout()
+        leaf: BaseException = error
+        while isinstance(leaf, BaseExceptionGroup):  # that tasks ended with
+            leaf = leaf.exceptions[0]
+        if isinstance(leaf, BrokenPipeError):
+            # Stdout points nowhere now, or the interpreter complains about the pipe once more when it flushes at exit.
+            with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device, not a path
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
             return EXIT_BROKEN_PIPE
         if os.environ.get(DEBUG):
             raise
-        sys.stderr.write(_unforeseen(arguments, error))
+        words = " ".join(f"{type(leaf).__name__}: {leaf}".split())[:1000]
+        advice = f"{DEBUG}=1 shows where; please report it if it is a fault of ours."
+        sys.stderr.write(f"{_program()} {arguments[0]}: {words}\n{advice}\n")
         return EXIT_FAILED
     return code
-
-
-def _unforeseen(arguments: list[str], error: BaseException) -> str:
-    """One line about an error that no command has foreseen."""
-    leaf = _leaf(error)
-    words = " ".join(f"{type(leaf).__name__}: {leaf}".split())[:1000]
-    return f"{_program()} {arguments[0]}: {words}\n{DEBUG}=1 shows where; please report it if it is a fault of ours.\n"
-
-
-def _leaf(error: BaseException) -> BaseException:
-    """The first of the errors that a group of tasks ended with; any other as it is."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _program() -> str:
     """As it was called."""
     return "kubectl scaler" if Path(sys.argv[0]).name == PLUGIN else "scaler"
-
-
-def _exit_code(arguments: list[str]) -> int:
-    try:
-        return _dispatch(arguments)
-    except SystemExit as end:  # argparse's way to say that help was printed or the usage is wrong
-        return end.code if isinstance(end.code, int) else EXIT_FAILED
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -142,28 +130,18 @@ def _load(name: str) -> Any:
 
 def _top_level(arguments: list[str]) -> int:
     """Answer everything that names no command: help, version, nothing, a misspelling."""
-    if arguments and not arguments[0].startswith("-"):
-        _parser().error(_unknown(arguments[0]))
-    parser = _parser(_overview() if {"-h", "--help"} & set(arguments) else "")
-    parser.parse_known_args(arguments[:1])
-    parser.error(f"unknown option {arguments[0]}" if arguments else f"a command is needed: {', '.join(COMMANDS)}")
-
-
-def _parser(overview: str = "") -> Parser:
+    overview = ""
+    if {"-h", "--help"} & set(arguments):
+        lines = [f"  {name:<10} {_summary(name)}" for name in COMMANDS]
+        overview = "\n".join(["commands:", *lines, "", "'scaler COMMAND --help' says more about each."])
     parser = Parser(prog=_program(), usage=f"{_program()} COMMAND ...", description=purpose, epilog=overview)
     parser.add_argument("--version", action="version", version=f"scaler {__version__}")
-    return parser
-
-
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
-    guess = f", did you mean '{near[0]}'?" if near else f"; commands are: {', '.join(COMMANDS)}"
-    return f"there is no command '{name}'{guess}"
-
-
-def _overview() -> str:
-    lines = [f"  {name:<10} {_summary(name)}" for name in COMMANDS]
-    return "\n".join(["commands:", *lines, "", "'scaler COMMAND --help' says more about each."])
+    if arguments and not arguments[0].startswith("-"):
+        near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
+        guess = f", did you mean '{near[0]}'?" if near else f"; commands are: {', '.join(COMMANDS)}"
+        parser.error(f"there is no command '{arguments[0]}'{guess}")
+    parser.parse_known_args(arguments[:1])
+    parser.error(f"unknown option {arguments[0]}" if arguments else f"a command is needed: {', '.join(COMMANDS)}")
 
 
 def _summary(name: str) -> str:
@@ -171,16 +149,3 @@ def _summary(name: str) -> str:
         return str(_load(name).HELP).strip().splitlines()[0]
     except ImportError as error:
         return f"(cannot be loaded: {error})"
-
-
-def _print_what_the_terminal_cannot_encode_as_escapes() -> None:
-    """Full-width punctuation is one of our subjects; a terminal of another encoding must not end in an exception."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _silence_stdout() -> None:
-    """Point stdout nowhere, or the interpreter complains about the broken pipe once more when it flushes at exit."""
-    with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device, not a path
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
