@@ -305,7 +305,13 @@ class App:
             if self.controller.running:
                 self.check_nodes()
             if all(informer.synced_or_absent.is_set() for informer in self.informers.values()):
-                self._check_freshness()
+                words = self.freshness.words()
+                changed, self._in_touch = bool(words) == self._in_touch, not words
+                if changed:
+                    _log.warning("out of touch" if words else "in touch again", why=words)
+                if changed or (not words and self.controller.stands_still):  # as of a moment between two pulses, too
+                    self.queue.wake()
+                self.metrics.out_of_touch.set(bool(words))
             if self.controller.loops != loops or not (self.queue.has_work and self.controller.running):
                 self.health.beat("decision loop")
             loops = self.controller.loops
@@ -320,17 +326,6 @@ class App:
             unlisted = "" if informer.synced_or_absent.is_set() else informer.problem
             found[resource.full_name] = lost.get(resource, unlisted)
         return found | ({"webhook": self.certificate.problem} if self.certificate is not None else {})
-
-    def _check_freshness(self) -> None:
-        """Log that this process gets out of touch or in touch again, and wake the decision loop, which may have been
-        out of touch at a moment between two pulses, too."""
-        words = self.freshness.words()
-        changed, self._in_touch = bool(words) == self._in_touch, not words
-        if changed:
-            _log.warning("out of touch" if words else "in touch again", why=words)
-        if changed or (not words and self.controller.stands_still):
-            self.queue.wake()
-        self.metrics.out_of_touch.set(bool(words))
 
     def _follow_clocks(self) -> None:
         """Times of the API servers are put into the time of this process."""

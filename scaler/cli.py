@@ -97,7 +97,11 @@ def _program() -> str:
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == [COMPLETE]:
-        return _complete(arguments[1:])
+        words, several = arguments[1:], len(arguments) > 2
+        commands = [(name, "" if several else _summary(name)) for name in COMMANDS]
+        answer = _load("completion").complete(words, commands, lambda name: _parser_of(name, _load(name)))
+        sys.stdout.write(answer)
+        return 0
     if not arguments or arguments[0] not in COMMANDS:
         return _top_level(arguments)
     name = arguments[0]
@@ -113,14 +117,6 @@ def _parser_of(name: str, command: Any) -> Parser:
     parser = Parser(prog=f"{_program()} {name}", description=command.HELP)
     command.add_arguments(parser)
     return parser
-
-
-def _complete(words: list[str]) -> int:
-    """Answer a shell: nothing where that is not possible."""
-    completion = _load("completion")
-    commands = [(name, _summary(name)) for name in COMMANDS] if len(words) < 2 else [(name, "") for name in COMMANDS]
-    sys.stdout.write(completion.complete(words, commands, lambda name: _parser_of(name, _load(name))))
-    return 0
 
 
 def _load(name: str) -> Any:

@@ -24,7 +24,7 @@ from scaler.decide.decide import Cache as Known
 from scaler.decide.decide import decide
 from scaler.decide.memory import Memory, refuse
 from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
-from scaler.execute.executor import ActionResult, Executor, outcome_line, plan_line
+from scaler.execute.executor import Executor, outcome_line, plan_line
 from scaler.garbage import no_collection
 from scaler.informers.changes import ElasticServiceChanged, InstanceChanged, RoomChanged, RuleChanged
 from scaler.informers.mode import CurrentMode, ModeInForce
@@ -306,30 +306,28 @@ class Controller:
         return begun
 
     async def _act(self, world: World, plan: Plan, since: float) -> None:
-        """Perform one plan, and log it with its outcome."""
-        with self._retried("plan failed", plan.key):
+        """Perform one plan, remember what was refused, and log it with its outcome."""
+        key = plan.key
+        with self._retried("plan failed", key):
             outcomes = await self.executor.perform(plan)
             seconds = asyncio.get_running_loop().time() - since
             self.metrics.reaction_seconds.observe(seconds)
-            self._take_outcomes(plan.key, outcomes)
-            wrong = any(outcome.failed or outcome.refused for outcome in outcomes)
-            log = _log.warning if wrong else _log.info
+            refused = [outcome for outcome in outcomes if outcome.refused]
+            failed = any(outcome.failed for outcome in outcomes)
+            for outcome in refused:
+                record, now = self._cache.job(outcome.uid), self.clock.now()
+                generation = record.job.generation if record is not None else 0
+                self._memory = refuse(self._memory, key, outcome.uid, outcome.refused, now=now, generation=generation)
+            settled = self.expectations.settled(key)
+            if failed or (settled and not (refused or self.queue.is_dirty(key))):
+                # Nothing else would bring back what had no effect.
+                self.services.retry(key, settled=settled)
+                self.queue.add_after_backoff(key)
+            elif refused:
+                self.queue.add(key)
+            log = _log.warning if failed or refused else _log.info
             log("reconciled", **plan_line(world, plan), **outcome_line(plan, outcomes), seconds=round(seconds, 6))
         self.queue.done(plan.key)
-
-    def _take_outcomes(self, key: ServiceKey, outcomes: Sequence[ActionResult]) -> None:
-        """Remember what was refused, and look again at what had no effect: nothing else would bring it back."""
-        refused = [outcome for outcome in outcomes if outcome.refused]
-        for outcome in refused:
-            record = self._cache.job(outcome.uid)
-            generation, now = record.job.generation if record is not None else 0, self.clock.now()
-            self._memory = refuse(self._memory, key, outcome.uid, outcome.refused, now=now, generation=generation)
-        settled = self.expectations.settled(key)
-        if any(outcome.failed for outcome in outcomes) or (settled and not (refused or self.queue.is_dirty(key))):
-            self.services.retry(key, settled=settled)
-            self.queue.add_after_backoff(key)
-        elif refused:
-            self.queue.add(key)
 
     # 4. report
 

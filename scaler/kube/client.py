@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
@@ -250,7 +250,9 @@ class HttpKubeApi:
                 allow_redirects=False,
                 **self._per_request,
             )
-            date = _date_of(response)
+            if 200 <= response.status < 300:  # a refusal may be of a proxy
+                with suppress(ValueError, OverflowError, TypeError):
+                    date = parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
         finally:
             self._answered(verb, resource, loop.time() - began, date)
         return response
@@ -269,16 +271,6 @@ def _untrusted(what: str, error: BaseException) -> KubeError:
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return NotSentError(words)
     return UnknownOutcomeError(words)
-
-
-def _date_of(response: aiohttp.ClientResponse) -> float | None:
-    """When the API server began its answer; None for a refusal, which may be of a proxy, and for what is no date."""
-    if not 200 <= response.status < 300:
-        return None
-    try:
-        return parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
-    except (ValueError, OverflowError, TypeError):
-        return None
 
 
 async def _json_of(response: aiohttp.ClientResponse, longest: int = 0) -> bytes:

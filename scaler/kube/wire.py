@@ -191,7 +191,7 @@ class EventDecoder(Generic[T]):
             event = self._decode(line)
             type_ = _OBJECT_EVENTS.get(event.type)
             if type_ is not None:
-                return WatchEvent(type_, event.object, _version_of(event.object) or _peek_event(line))
+                return WatchEvent(type_, event.object, _version_of(event.object, line))
         except RecursionError:
             return _decode_other(await cut_off(line), TOO_DEEP)
         except (msgspec.ValidationError, ValueError, OverflowError) as error:
@@ -221,11 +221,13 @@ def _decode_other(line: bytes, trouble: str) -> WatchEvent[Any]:
     return WatchEvent(type_, None, refused.resource_version, None if type_ is EventType.BOOKMARK else refused)
 
 
-def _version_of(found: Any) -> str:
-    """metadata.resourceVersion of a decoded object; "" where its type does not declare it under its own name."""
+def _version_of(found: Any, line: bytes) -> str:
+    """metadata.resourceVersion of a decoded object; from its line where its type does not declare it."""
     if isinstance(found, dict):
-        return str((found.get("metadata") or {}).get("resourceVersion", ""))
-    return str(getattr(getattr(found, "metadata", None), "resource_version", ""))
+        version = (found.get("metadata") or {}).get("resourceVersion", "")
+    else:
+        version = getattr(getattr(found, "metadata", None), "resource_version", "")
+    return str(version or identified(_decoder(_Event[msgspec.Raw]).decode(line).object, "").resource_version)
 
 
 def identified(raw: Any, why: object) -> Refused:
@@ -249,10 +251,6 @@ def refused_of(metadata: Mapping[str, Any], why: object) -> Refused:
     namespace, name, uid, version = (text if isinstance(text := metadata.get(one), str) else "" for one in names)
     known = {key: text for key, text in labels.items() if isinstance(text, str)} if isinstance(labels, dict) else {}
     return Refused(in_words(why), namespace, name, uid, version, known)
-
-
-def _peek_event(line: bytes) -> str:
-    return identified(_decoder(_Event[msgspec.Raw]).decode(line).object, "").resource_version
 
 
 def refusal(code: int, words: str, data: bytes, retry_after: str | None) -> KubeError:

@@ -44,7 +44,13 @@ class _Entry(NamedTuple):
 
 def check(value: object) -> tuple[Rule | None, list[Finding]]:
     """The rule that a decoded document means, None when some finding is an error, and all findings."""
-    found = [*shape_findings(value), *_version(value)]
+    found = list(shape_findings(value))
+    version = value.get("version") if isinstance(value, dict) else None
+    if isinstance(value, dict) and "version" not in value:
+        found.append(Finding("VersionUnknown", (), 'no "version"; read as "1.0"', 'add "version": "1.0"', "warning"))
+    elif isinstance(version, str) and version != "1.0":
+        message = f'version {shown(version)} is not known; read as "1.0"'
+        found.append(Finding("VersionUnknown", ("version",), message, 'write "1.0"', "warning"))
     entries = [_entry((LIST, i), entry, found) for i, entry in _items(value, LIST)]
     for judge in (_steps, _zeros, _advice):
         found += judge(entries)
@@ -58,15 +64,6 @@ def check(value: object) -> tuple[Rule | None, list[Finding]]:
         if not entry.zero:
             ratios.append(Ratio(counts=entry.counts, sizes=sizes))
     return Rule(tuple(ratios)), found
-
-
-def _version(value: object) -> Iterator[Finding]:
-    version = value.get("version") if isinstance(value, dict) else None
-    if isinstance(value, dict) and "version" not in value:
-        yield Finding("VersionUnknown", (), 'no "version"; read as "1.0"', 'add "version": "1.0"', "warning")
-    elif isinstance(version, str) and version != "1.0":
-        message = f'version {shown(version)} is not known; read as "1.0"'
-        yield Finding("VersionUnknown", ("version",), message, 'write "1.0"', "warning")
 
 
 def _items(holder: object, name: str) -> Iterator[tuple[int, Any]]:

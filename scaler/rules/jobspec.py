@@ -25,8 +25,7 @@ _LABELS: Path = ("metadata", "labels")
 
 def job_faults(job: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Everything that is wrong, in the order of the object; empty when pods can be made of it."""
-    labels, spec = at(job, "metadata", "labels"), at(job, "spec")
-    return (*_label_faults(labels), *_success_faults(spec), *_replica_faults(at(spec, "replicaSpecs")))
+    return (*_head_faults(job), *_replica_faults(at(job, "spec", "replicaSpecs")))
 
 
 def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
@@ -45,8 +44,10 @@ def _replicas(spec: Mapping[str, Any]) -> int | None:
     return 1 if value is None else None
 
 
-def _label_faults(labels: Mapping[str, Any]) -> Iterator[Finding]:
-    framework = labels.get("framework")
+def _head_faults(job: Mapping[str, Any]) -> Iterator[Finding]:
+    """Of its labels and its policy."""
+    labels, policy = at(job, "metadata", "labels"), at(job, "spec").get("successPolicy")
+    framework, scale_out = labels.get("framework"), labels.get("scaleout-type")
     if framework != SERVED_FRAMEWORK:
         message = f"label framework is {shown(framework)}, which is none of {', '.join(FRAMEWORKS)}"
         if not framework:
@@ -54,14 +55,9 @@ def _label_faults(labels: Mapping[str, Any]) -> Iterator[Finding]:
         elif framework in FRAMEWORKS:
             message = f"label framework is {shown(framework)}; inference servers are {SERVED_FRAMEWORK} jobs"
         yield Finding("InvalidFramework", (*_LABELS, "framework"), message, f"write framework: {SERVED_FRAMEWORK}")
-    scale_out = labels.get("scaleout-type")
     if isinstance(scale_out, str) and scale_out.strip() and scale_out.upper() not in _SCALE_OUT:
         message = f"label scaleout-type is {shown(scale_out)}"
         yield Finding("InvalidScaleOutConfig", (*_LABELS, "scaleout-type"), message, "write ROCE or UBOE, or drop it")
-
-
-def _success_faults(spec: Mapping[str, Any]) -> Iterator[Finding]:
-    policy = spec.get("successPolicy")
     if policy is not None and policy not in SUCCESS_POLICIES:
         message = f"spec.successPolicy is {shown(policy)}"
         yield Finding("InvalidSuccessPolicy", ("spec", "successPolicy"), message, "write AllWorkers, or drop it")
@@ -73,19 +69,18 @@ def _replica_faults(specs: Mapping[str, Any]) -> Iterator[Finding]:
         return
     for name, spec in specs.items():
         if name in (LEADER, WORKER):
-            yield from _count_faults(name, at(spec))
-            yield from _container_faults(name, at(spec))
+            yield from _role_faults(name, at(spec))
         else:
             message = f"spec.replicaSpecs has {shown(name)}, which is no replica type"
-            yield Finding(
-                "InvalidReplicaType", (*_SPECS, str(name)), message, f"use {LEADER} and {WORKER}", on_key=True
-            )
+            path, hint = (*_SPECS, str(name)), f"use {LEADER} and {WORKER}"
+            yield Finding("InvalidReplicaType", path, message, hint, on_key=True)
     if LEADER not in specs:
         message = f"spec.replicaSpecs has no {LEADER}: one leader replica is needed"
         yield Finding("InvalidReplicaType", _SPECS, message, f"add {LEADER} with replicas 1")
 
 
-def _count_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
+def _role_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
+    """Of the number and the containers of one replica type."""
     path = (*_SPECS, name, "replicas")
     count, written = _replicas(spec), f"{name} has replicas {shown(spec.get('replicas', 1))}"
     if count is None:
@@ -94,9 +89,6 @@ def _count_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
     elif name == LEADER and count != 1:
         message = f"{written}, there must be exactly 1 leader"
         yield Finding("InvalidReplicaSpec", path, message, f"write 1 and put the others under {WORKER}")
-
-
-def _container_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
     path = (*_SPECS, name, "template", "spec", "containers")
     containers = at(spec, "template", "spec").get("containers")
     if not isinstance(containers, list) or not containers or not all(isinstance(one, dict) for one in containers):

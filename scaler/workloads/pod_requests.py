@@ -238,15 +238,12 @@ def _affinity(required: Any) -> tuple[tuple[tuple[Requirement, ...], ...], bool]
 def _term(term: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], bool]:
     """The requirements that are understood, and whether that is all. An empty term matches no node."""
     parts = [*as_list(term.get("matchExpressions")), *as_list(term.get("matchFields"))]
-    known = [requirement for part in parts if (requirement := _requirement(at(part))) is not None]
+    known: list[Requirement] = []
+    for part in map(at, parts):
+        key, operator, values = as_text(part.get("key")), as_text(part.get("operator")), as_list(part.get("values"))
+        if key and operator in OPERATORS and all(isinstance(value, str) for value in values):
+            known.append(Requirement(key, operator, tuple(sorted(values))))
     return tuple(sorted(known)), len(known) == len(parts) and set(term) <= {"matchExpressions", "matchFields"}
-
-
-def _requirement(part: Mapping[str, Any]) -> Requirement | None:
-    key, operator, values = as_text(part.get("key")), as_text(part.get("operator")), as_list(part.get("values"))
-    if not key or operator not in OPERATORS or not all(isinstance(value, str) for value in values):
-        return None
-    return Requirement(key, operator, tuple(sorted(values)))
 
 
 def _is_opaque(spec: Mapping[str, Any]) -> bool:

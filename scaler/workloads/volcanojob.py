@@ -102,15 +102,12 @@ def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
 def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | None:
     """None when a deleted pod is simply made anew. Volcano gives up at the maxRetry-th restart itself."""
     of_job = [at(policy) for policy in as_list(spec.get("policies"))]
-    actions = {_on_deletion([*task.policies, *of_job]) for task in tasks}
+    actions = set()
+    for task in tasks:  # what the first policy that a pod's deletion meets does, those of its task first
+        for policy in (*task.policies, *of_job):
+            if any(event in _DELETION for event in (policy.get("event"), *as_list(policy.get("events")))):
+                actions.add(as_text(policy.get("action")))
+                break
     if actions & set(_ENDS):
         return 0
     return (as_count(spec.get("maxRetry"), MAX_PODS) or MAX_RETRY) - 1 if actions & set(_RESTARTS) else None
-
-
-def _on_deletion(policies: Sequence[Mapping[str, Any]]) -> str:
-    """What the first policy that a pod's deletion meets does; a task's own come before those of its job."""
-    for policy in policies:
-        if any(event in _DELETION for event in (policy.get("event"), *as_list(policy.get("events")))):
-            return as_text(policy.get("action"))
-    return ""

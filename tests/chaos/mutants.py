@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant("half-made instances stay", state, "return has_pods and", "return False and", "one pod gone"),
     Mutant("refused instances are not undone", executor, "if undo and", "if True or", "refused in part"),
     Mutant("failed actions are not tried again", controller,
-           "settled=settled)\n            self.queue.add_after_backoff(key)", "settled=settled)", "failed once"),
+           "settled=settled)\n                self.queue.add_after_backoff(key)", "settled=settled)", "failed once"),
     Mutant("what is dirtied while processed is lost", queue, "if key in", f"{NEVER}key in", "busy"),
     Mutant("the release before is thought to say how many are wanted", service_events, 'before.get("wanted", "all")',
            'before["wanted"]', "upgrade"),
