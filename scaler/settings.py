@@ -212,23 +212,8 @@ class Settings(BaseModel):
         return msgspec.convert(self.model_dump(mode="json", include=set(Policy.__struct_fields__)), Policy)
 
 
-class Problem(NamedTuple):
-    """One thing wrong: where it was set, what was found, and how to mend it."""
-
-    where: str
-    what: str
-    hint: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what}" + (f". {self.hint}" if self.hint else "")
-
-
 class SettingsError(Exception):
-    """All problems of the settings at once; the CLI prints it and exits 2."""
-
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("\n".join(map(str, problems)))
-        self.problems = problems
+    """All problems of the settings at once, one per line; the CLI prints it and exits 2."""
 
 
 class _Given(NamedTuple):
@@ -252,7 +237,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     """The settings from parsed flags and an environment; raises SettingsError with every problem found."""
-    problems: list[Problem] = []
+    problems: list[str] = []
     path = getattr(args, "config", None) or environ.get(CONFIG_VARIABLE, "")
     given = _from_file(path, problems) if path else {}
     given |= _from_environment(environ, problems)
@@ -261,37 +246,42 @@ def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     settings, wrong = _validated(given)
     problems += wrong
     if problems or settings is None:
-        raise SettingsError(tuple(problems))
+        raise SettingsError("\n".join(problems))
     # Unique per process, also when a container restarts in its pod.
     identity = settings.identity or f"{socket.gethostname()[:200]}-{secrets.token_hex(4)}"
     return settings.model_copy(update={"identity": identity})
 
 
-def _validated(given: Mapping[str, _Given]) -> tuple[Settings | None, list[Problem]]:
+def _problem(where: str, what: str, hint: str = "") -> str:
+    """Where it was set, what was found, and how to mend it."""
+    return f"{where}: {what}" + (f". {hint}" if hint else "")
+
+
+def _validated(given: Mapping[str, _Given]) -> tuple[Settings | None, list[str]]:
     try:
         return Settings.model_validate({name: item.value for name, item in given.items()}), []
     except pydantic.ValidationError as error:
         found = error.errors(include_url=False)
-    problems = [_problem(details, given) for details in found]
+    problems = [_refused(details, given) for details in found]
     wrong = {str(part) for details in found for part in details["loc"][:1]}
     if wrong:  # what depends on several settings is checked only when each is right by itself
         problems += _validated({name: item for name, item in given.items() if name not in wrong})[1]
     return None, problems
 
 
-def _from_environment(environ: Mapping[str, str], problems: list[Problem]) -> dict[str, _Given]:
+def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[str, _Given]:
     names = {PREFIX + name.upper(): name for name in Settings.model_fields}
     # Only a near miss is a mistake: Kubernetes itself sets SCALER_* variables for a Service named scaler.
     strange = (each for each in sorted(environ) if each.startswith(PREFIX) and each not in {*names, CONFIG_VARIABLE})
     for variable in strange:
         if (removed := variable.removeprefix(PREFIX).lower()) in REMOVED:
-            problems.append(Problem(f"variable {variable}", "no such setting any more", REMOVED[removed]))
+            problems.append(_problem(f"variable {variable}", "no such setting any more", REMOVED[removed]))
         close = difflib.get_close_matches(variable, names, n=1, cutoff=0.9)
-        problems += [Problem(f"variable {variable}", "no such setting", f"Did you mean {name}?") for name in close]
+        problems += [_problem(f"variable {variable}", "no such setting", f"Did you mean {name}?") for name in close]
     return {name: _Given(environ[key], f"variable {key}") for key, name in names.items() if key in environ}
 
 
-def _from_file(path: str, problems: list[Problem]) -> dict[str, _Given]:
+def _from_file(path: str, problems: list[str]) -> dict[str, _Given]:
     import yaml  # noqa: PLC0415 - most starts have no file
 
     where = f"file {path}"
@@ -302,10 +292,10 @@ def _from_file(path: str, problems: list[Problem]) -> dict[str, _Given]:
             raise ValueError("larger than 1 MiB")
         document = yaml.safe_load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        problems.append(Problem(where, f"cannot be read: {' '.join(str(error).split())}", "Give a YAML mapping."))
+        problems.append(_problem(where, f"cannot be read: {' '.join(str(error).split())}", "Give a YAML mapping."))
         return {}
     if not isinstance(document, dict | None):
-        problems.append(Problem(where, f"found {_shown(document)}, not a mapping", "Write `key: value` lines."))
+        problems.append(_problem(where, f"found {_shown(document)}, not a mapping", "Write `key: value` lines."))
         return {}
     given = {}
     for key, value in (document or {}).items():
@@ -315,23 +305,23 @@ def _from_file(path: str, problems: list[Problem]) -> dict[str, _Given]:
             close = difflib.get_close_matches(str(key).replace("-", "_"), Settings.model_fields, n=1)
             hint = f"Did you mean {close[0]}?" if close else "See docs/reference/settings.md."
             hint = REMOVED.get(str(key), hint)
-            problems.append(Problem(where, f"no such setting: {_shown(key)}", hint))
+            problems.append(_problem(where, f"no such setting: {_shown(key)}", hint))
     return given
 
 
-def _problem(details: Any, given: Mapping[str, _Given]) -> Problem:
+def _refused(details: Any, given: Mapping[str, _Given]) -> str:
     """One pydantic error in the words of the place where the value was set."""
     name = str(details["loc"][0]) if details["loc"] else ""
     what = str(details["msg"]).removeprefix("Value error, ")
     if name not in given:
         named = sorted((each for each in given if each in what), key=what.index)
         where = ", ".join(given[each].where for each in named)  # settings that depend on each other
-        return Problem(where, what, "")
+        return _problem(where, what)
     field, item = Settings.model_fields[name], given[name]
     hint = f"{field.description} Default: {default_text(field)}."
     if str(item.value).startswith("tcp://"):
         hint = "Kubernetes sets this for a Service of that name: set enableServiceLinks: false in the pod."
-    return Problem(item.where, f"found {_shown(details['input'])}; {what[:1].lower()}{what[1:]}", hint)
+    return _problem(item.where, f"found {_shown(details['input'])}; {what[:1].lower()}{what[1:]}", hint)
 
 
 def _shown(value: object) -> str:
