@@ -26,7 +26,7 @@ import structlog
 from scaler.clock import Clock
 from scaler.kube.api import LEASES, EventType, KubeApi, Object, within
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
-from scaler.kube.lease import lease_body, notes_of, spec_of, uid_of, with_notes
+from scaler.kube.lease import notes_of, spec_of, uid_of, with_notes
 from scaler.kube.metadata import version_of
 from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
 
@@ -354,9 +354,13 @@ class Election:
         return {**held, "acquireTime": self._acquired, "renewTime": now, "leaseTransitions": self._transitions}
 
     def _body(self, spec: Object, notes: Mapping[str, str | None]) -> Object:
-        """`notes`: our annotations."""
-        body = lease_body(self._lease, self._namespace, self._name, spec, self._marks)
-        return with_notes(body, {**_NOTES, **notes})
+        """The Lease with this spec and with our labels and annotations beside its own, if it is as it was seen."""
+        old = (self._lease or {}).get("metadata", {})
+        kept = {key: old[key] for key in ("uid", "resourceVersion") if key in old}
+        marked = {part: {**(old.get(part) or {}), **self._marks.get(part, {})} for part in ("labels", "annotations")}
+        metadata = {"name": self._name, "namespace": self._namespace, **kept, **marked}
+        lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
+        return with_notes(lease, {**_NOTES, **notes})
 
     async def _send(self, body: Object) -> Object:
         if self._lease is None:

@@ -80,35 +80,29 @@ class HttpKubeApi:
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
         limit: int = 0, continue_token: str = "", resource_version: str = "", decode: Any = Object,
     ) -> Page[Any]:  # fmt: skip
-        parameters: dict[str, str | int] = {
-            "labelSelector": label_selector,
-            "fieldSelector": field_selector,
-            "limit": limit,
-            "continue": continue_token,
-            "resourceVersion": resource_version,
-        }
-        data = await self._page(resource, path_of(resource, namespace), parameters)
-        return await decode_page(data, resource, decode)
-
-    async def _page(self, resource: Resource, path: str, parameters: dict[str, str | int]) -> bytes:
-        """A page that may hold fewer objects than its limit, so that few large ones do not take all memory."""
-        limit = int(parameters["limit"])
-        while True:
+        path = path_of(resource, namespace)
+        while True:  # a page may hold fewer objects than its limit, so that few large ones do not take all memory
             size = min(limit, self._page_sizes.get(resource, limit))
-            query = query_of({**parameters, "limit": size})
-            longest = MOST_PAGE if size > 1 else LONGEST_LINE
+            query = query_of(
+                {
+                    "labelSelector": label_selector,
+                    "fieldSelector": field_selector,
+                    "limit": size,
+                    "continue": continue_token,
+                    "resourceVersion": resource_version,
+                }
+            )
+            longest = 0 if not size else MOST_PAGE if size > 1 else LONGEST_LINE
             try:
-                data = await self._call(
-                    "list", resource, path + query, timeouts=PAGE_TIMEOUTS, longest=longest if size else 0
-                )
-            except TooLongError:  # asked for again with fewer objects
+                data = await self._call("list", resource, path + query, timeouts=PAGE_TIMEOUTS, longest=longest)
+            except TooLongError:
                 if size == 1:
                     raise UnknownOutcomeError(f"one of the {resource.plural} has more than {longest} bytes") from None
                 self._page_sizes[resource] = max(1, size // 8)
                 continue
             if size < limit and len(data) < MOST_PAGE // 4:
                 self._page_sizes[resource] = size * 2
-            return data
+            return await decode_page(data, resource, decode)
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
