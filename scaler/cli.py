@@ -31,7 +31,7 @@ PRODUCTION = "run"
 INCOMPLETE = "This installation is incomplete; in a clone of the repository, 'make demo' installs what is missing."
 
 COMPLETE = "__complete"
-"""What shells ask (scaler.tools.completion); not for people."""
+"""How shells call it (scaler.tools.completion)."""
 PLUGIN = "kubectl-scaler"
 """The name under which kubectl finds this program as `kubectl scaler`."""
 COMPLETER = "kubectl_complete-scaler"

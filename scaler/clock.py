@@ -112,8 +112,8 @@ class Clock:
 
 
 class SteadyLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time goes on while the machine is suspended, so that a leader wakes up knowing that its Lease
-    has run out, and requests and watches that nobody answers any more end."""
+    """An event loop whose time goes on while the machine is suspended: when it wakes, Leases have run out, and requests
+    and watches without an answer end."""
 
     def time(self) -> float:
         """Seconds since the machine started."""

@@ -133,7 +133,7 @@ class Controller:
             unseen = self.unseen()
             before, self._acting = self._acting, None if unseen else self.mode()
             if self._acting is not before:
-                self.requeue_all()  # who makes the pods has changed, and with it what jobs and pods mean
+                self.requeue_all()  # another controller makes the pods now: jobs and pods mean something else
             elif self._acting is None:
                 # What was decided last about these services is reported, and why nothing is decided now.
                 changed = set(keys)
@@ -159,7 +159,7 @@ class Controller:
         if decision is not None:
             if self.observer is not None:
                 self.observer(world, decision)
-            # 3. act, then report: people can wait for a millisecond, instances should not
+            # 3. act, then report: a report may wait for a millisecond, an instance should not
             pairs = self._changed_pairs(world, decision)
             self._memory = self.instead(world, decision, pairs) if self.instead else decision.memory
             acted_on = await self._act_on(world, pairs, acting, started)
@@ -264,7 +264,7 @@ class Controller:
             self.queue.add(change.service)
 
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
-        """Another number of instances may be wanted, of a service that has any."""
+        """The number of instances in its spec may have changed; it counts where the service has any."""
         if self._cache.has_instances(change.service):
             self.queue.add(change.service)
 
@@ -332,7 +332,7 @@ class Controller:
     # 4. report
 
     async def _report(self, world: World, decision: Decision, pairs: Pairs) -> None:
-        """Services that were read anew, and those of which people would see something else now."""
+        """Services that were read anew, and those whose report differs now."""
         due: Pairs = []
         later = asyncio.get_running_loop().time() + WORDS_PATIENCE
         for service, plan in pairs:

@@ -105,7 +105,7 @@ class EventType(StrEnum):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """An object that could not be read, as far as it can be told which one it is."""
+    """An object that could not be read, with as much of its identity as could be."""
 
     why: str
     namespace: str = ""

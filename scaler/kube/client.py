@@ -1,9 +1,9 @@
 """The real cluster: KubeApi over HTTP.
 
 The calls of kubernetes_asyncio are not used: they have no timeout, do not check the status and decode far too much.
-Every call here has a deadline, every answer is checked before it is believed. A proxy is used only when the kubeconfig
-names one (`proxy-url`): HTTPS_PROXY of the surroundings is ignored, because inside a cluster it is set for other
-purposes. Nothing is retried, with one exception: a 401, which did nothing, is sent once more with a renewed token.
+Every call here has a deadline, and every answer is checked. A proxy is used only when the kubeconfig names one
+(`proxy-url`): HTTPS_PROXY is ignored, because inside a cluster it is set for other purposes. Nothing is retried, with
+one exception: a request that was answered with 401 did nothing, and is sent once more with a renewed token.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WATCH_SILENCE = 90.0
 KEEP_ALIVE = 150.0
 """Seconds that an idle connection is kept: a new TLS connection costs ten times as much as a request."""
 MOST_PAGE = 2**22
-"""Bytes of a page of a list. Where objects are so large that it would have more, fewer are asked for at once."""
+"""Bytes of a page of a list; where it would have more, a request names fewer objects."""
 READ_BUFFER = 2**18
 """Bytes read ahead of a stream: fewer wake-ups when many events come at once."""
 
@@ -71,10 +71,10 @@ class HttpKubeApi:
         self._timeout = timeout
         self._answered = answered
         self.watch_silence = WATCH_SILENCE
-        wanted = {"proxy": configuration.proxy, "server_hostname": configuration.tls_server_name}
+        options = {"proxy": configuration.proxy, "server_hostname": configuration.tls_server_name}
         self._page_sizes: dict[Resource, int] = {}
         """Objects in a page of those whose pages were too large."""
-        self._per_request: dict[str, Any] = {key: value for key, value in wanted.items() if value}
+        self._per_request: dict[str, Any] = {key: value for key, value in options.items() if value}
 
     async def list(  # noqa: PLR0913 - as in KubeApi
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
@@ -142,7 +142,7 @@ class HttpKubeApi:
         return decode_object(await self._call("create", resource, path_of(resource, namespace), body))
 
     async def would_create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        """What admission would make of it; nothing is stored. Beyond KubeApi: nobody who runs for long asks that."""
+        """What admission would make of it; nothing is stored. Only commands use it, so KubeApi has it not."""
         path = path_of(resource, namespace) + query_of({"dryRun": "All"})
         return decode_object(await self._call("create", resource, path, body))
 
@@ -298,7 +298,7 @@ async def connect(
 
     Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
     ~/.kube/config). NotSentError when there is no usable configuration; whether the cluster answers is not tried.
-    `insecure`: whoever answers is believed to be the API server, as with kubectl --insecure-skip-tls-verify.
+    `insecure`: the certificate of the server is not checked, as with kubectl --insecure-skip-tls-verify.
     """
     configuration, credentials, tls = await load(kubeconfig, context, insecure=insecure)
     headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}

@@ -18,8 +18,8 @@ KubeError
 from __future__ import annotations
 
 LONGEST_RETRY_AFTER = 300.0
-"""Seconds. More is not believed: the header may come from a proxy, an aggregated API, or somebody's admission webhook
-(`details.retryAfterSeconds`), and what waits for so long does nothing for its service meanwhile."""
+"""Seconds. A longer one is cut: it may come from a proxy, an aggregated API or an admission webhook
+(`details.retryAfterSeconds`), and the service of the request waits meanwhile."""
 
 
 class KubeError(Exception):

@@ -68,8 +68,7 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
 
 
 class LabelledMetadata(Metadata):
-    """With labels and annotations, where they matter: all that is read of anything. What is long and nobody reads
-    (`managedFields`) is not decoded."""
+    """With labels and annotations: all that is read of any object. `managedFields` is not decoded."""
 
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     labels: dict[str, str] = msgspec.field(default_factory=dict)

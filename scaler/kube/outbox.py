@@ -1,4 +1,4 @@
-"""Which objects wait to be written and when each may be: coalesced, paced, retried, never blocking who marks them.
+"""Which objects wait to be written and when each may be: coalesced, paced, retried, never blocking the caller.
 
 Keys name objects, not messages: however often a key is marked, it waits once, so the number of keys bounds the queue.
 What is written is up to the caller and is looked up at the last moment. Must not know about Kubernetes objects.

@@ -27,8 +27,7 @@ LONGEST_WHY = 300
 AT_ONCE = 4 * 2**20
 """Bytes of a page that is decoded in one go, within 50 ms; of a larger one each object by itself."""
 DEEPEST = 128
-"""Levels of a list of objects; those of Kubernetes have some 15. Decoders recurse, and how deep they can depends on the
-version of Python."""
+"""Levels of a list of objects; those of Kubernetes have some 15. How deep decoders recurse depends on Python."""
 TOO_DEEP = f"nested more than {DEEPEST} deep"
 CUT = b'"cut off: nested too deep"'
 """Stands where something was cut off."""
@@ -116,8 +115,7 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
 
 
 async def decode_page(data: bytes, resource: Resource, decode: type[T]) -> Page[T]:
-    """One page of a list. What cannot be read of it is told beside the rest: one odd object must not keep all others
-    from being seen."""
+    """One page of a list. What cannot be read stands in `refused`: one odd object must not hide the others."""
     if len(data) <= AT_ONCE:
         try:
             found: _List[T] = _decoder(_List[decode]).decode(data)  # type: ignore[valid-type]
@@ -186,7 +184,7 @@ class EventDecoder(Generic[T]):
         self._decode: Callable[[bytes], _Event[T]] = _decoder(_Event[decode]).decode  # type: ignore[valid-type]
 
     async def __call__(self, line: bytes) -> WatchEvent[T]:
-        """One line. An object that cannot be read is told as such. An ERROR is raised as what it means."""
+        """One line; `refused` names an object that cannot be read. An ERROR is raised as what it means."""
         try:
             event = self._decode(line)
             type_ = _OBJECT_EVENTS.get(event.type)

@@ -31,10 +31,10 @@ TRIES = 5
 FIRST_DELAY = 0.1
 """Seconds before the second try, doubled each time, unless the server says how long to wait."""
 JITTER = 1.1
-"""A pause that the server asked for lasts up to so many times as long: not all come back at once."""
+"""Retry-After is stretched by up to this factor: not all callers come back at once."""
 
 PATIENCE = 1.0
-"""Seconds after which a request gives its slot to the next one: it may hang in somebody's admission webhook."""
+"""Seconds after which a request gives its slot to the next one: it may hang in an admission webhook."""
 MAX_IN_FLIGHT, MAX_IN_FLIGHT_OF_ONE = 64, 16
 """Requests under way at once, and those of one namespace: where all of them hang, the others go on."""
 
@@ -50,7 +50,7 @@ OnWrite = Callable[[str, Resource, str], None]
 
 
 class _Pause(NamedTuple):
-    """Loop time until which nothing is sent, and the answer that asked for it."""
+    """Loop time until which nothing is sent, and the words of the answer with Retry-After."""
 
     until: float
     words: str
@@ -100,8 +100,8 @@ class Slots:
 class Writer:
     """Writes of a leader. `deadline()` is the loop time after which nothing may be sent; seconds everywhere.
 
-    Whoever answers with Retry-After is not asked again before, however often callers try. That holds for the same verb,
-    resource and namespace only: it may be the answer of an admission webhook that somebody set up for one namespace.
+    After an answer with Retry-After nothing is sent until then, however often callers try: for the same verb, resource
+    and namespace only, because an admission webhook of one namespace may have answered.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Writer:
                 await asyncio.sleep(delay)
 
     async def _wait_out_pause(self, where: _Where, end: float) -> None:
-        """Wait as long as the server has asked for; TooManyRequestsError at once where there is not so much time."""
+        """Wait until Retry-After is over; TooManyRequestsError at once where there is not so much time."""
         while (pause := self._paused.get(where)) is not None:
             left = pause.until - asyncio.get_running_loop().time()
             if left < 1e-6:  # rounding may leave a rest that no sleep ends

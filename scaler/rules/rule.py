@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 ALL = 1_000_000
-"""Instances wanted of a service that may have all that its rule names: the default of `spec.replicas`."""
+"""The default of `spec.replicas`: as many instances as the rule names."""
 
 
 class Ratio(msgspec.Struct, frozen=True, gc=False):
@@ -82,5 +82,4 @@ class RuleOptions(msgspec.Struct, frozen=True, gc=False):
     service_priority: int | None = None
     preemptable: bool = True
     scale_down_delay: float = 0.0
-    """Seconds for which no higher number may have been wanted before a lower one counts (annotation
-    `mind-cluster/scale-down-delay`)."""
+    """Seconds without a higher number before a lower one counts (annotation `mind-cluster/scale-down-delay`)."""

@@ -150,7 +150,7 @@ KINDS: Mapping[str, Callable[[LabelledMetadata], Membership | None]] = {
     "ReplicaSet": replica_set,
     "StatefulSet": stateful_set,
 }
-"""By the name that status, logs and docs use: the Kubernetes kind of the user's object. Asked in this order, which is
+"""By the name that status, logs and docs use: the Kubernetes kind of the user's object. Tried in this order, which is
 from the special to the general: an InstanceSet is made of StatefulSets. The first that knows the pod has it."""
 PLAIN = "Pod"
 """The kind of a pod that none of them knows: it is an instance of its own, which ends with it."""
