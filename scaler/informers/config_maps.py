@@ -36,6 +36,7 @@ from scaler.workloads.ascendjob import RETRIES, RETRIES_KEY, read_retries
 MOST_KEYS = 10
 """Names of keys that are kept, to say what there is instead of a rule."""
 MOST_ANNOTATIONS, LONGEST_ANNOTATION = 16, 256
+"""None of ours is as long as what is cut off."""
 MOST_LAST_VALID = 128 * 1024
 """Bytes of a last valid document as it is stored, compressed: five times what a rule of MAX_BYTES has."""
 _NOTHING: dict[str, str] = {}
@@ -111,6 +112,7 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
     meta = cm.metadata
     document = cm.data.get(RULE_KEY)
     size = _bytes_of(document or "")
+    ours = sorted(key for key in meta.annotations if key.startswith(PREFIX))[:MOST_ANNOTATIONS]
     return ConfigMapRecord(
         namespace=shared(meta.namespace),
         name=meta.name,
@@ -119,11 +121,11 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
         keys=_some(cm.data),
         binary_keys=_some(cm.binary_data),
         data={RULE_KEY: document} if document is not None and size <= MAX_BYTES else _NOTHING,
-        annotations=_ours(meta.annotations),
+        annotations={key: meta.annotations[key][:LONGEST_ANNOTATION] for key in ours} or _NOTHING,
         own=_own(cm, home),
         oversize=size if size > MAX_BYTES else 0,
         table_map=_table_map(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None,
-        retries=_retries(cm),
+        retries=read_retries(cm.data.get(RETRIES_KEY, "")) if (meta.namespace, meta.name) == RETRIES else None,
         faults=read_report(meta.namespace, meta.name, cm.data),
     )
 
@@ -135,12 +137,6 @@ def _bytes_of(text: str) -> int:
 def _some(keys: Iterable[str]) -> tuple[str, ...]:
     """The first of them, that of a rule always."""
     return _shared(tuple(map(shared, sorted(keys, key=lambda key: (key != RULE_KEY, key))[:MOST_KEYS])))
-
-
-def _ours(annotations: Mapping[str, str]) -> dict[str, str]:
-    """None of ours is as long as what is cut off."""
-    found = sorted(key for key in annotations if key.startswith(PREFIX))[:MOST_ANNOTATIONS]
-    return {key: annotations[key][:LONGEST_ANNOTATION] for key in found} or _NOTHING
 
 
 def _own(cm: ConfigMapObject, home: str) -> Object | None:
@@ -161,11 +157,6 @@ def _own(cm: ConfigMapObject, home: str) -> Object | None:
     if f"{RULE_KEY}.gz" not in cm.binary_data or sum(map(len, values)) > MOST_LAST_VALID:
         return {"metadata": metadata, "data": {KEPT_FORMAT: form[:LONGEST_ANNOTATION]} if form else {}}
     return {"metadata": metadata, "data": cm.data, "binaryData": cm.binary_data}
-
-
-def _retries(cm: ConfigMapObject) -> dict[str, int] | None:
-    known = (cm.metadata.namespace, cm.metadata.name) == RETRIES
-    return read_retries(cm.data.get(RETRIES_KEY, "")) if known else None
 
 
 class _Document(msgspec.Struct, gc=False):

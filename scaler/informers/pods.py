@@ -219,30 +219,29 @@ def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
 def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
     meta = pod.metadata
     membership = None if job else membership_of(meta)
+    spec = pod.spec
+    raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.volumes, spec.topology_spread_constraints)
+    if sum(memoryview(part).nbytes for part in raw) > LONGEST_PLACEMENT:
+        request = PodRequest(requests_of(spec), Where(opaque=True))
+    else:
+        request = _request_of(requests_of(spec), *map(bytes, raw))
     return Governed(
         membership=membership,
         pod_group=meta.annotations.get(POD_GROUP, "")[:LONGEST_NAME],
-        volcano=pod.spec.scheduler_name == VOLCANO,
+        volcano=spec.scheduler_name == VOLCANO,
         discounted=meta.annotations.get(DELETION_COST) == HELD_COST,
-        request=_request(pod.spec),
-        priority=pod.spec.priority or 0,
+        request=request,
+        priority=spec.priority or 0,
         maker_uid=shared(owner.uid or meta.uid),
         unknown_owner=unknown_owner(meta, membership) if membership is not None else "",
     )
-
-
-def _request(spec: _PodSpec) -> PodRequest:
-    """Pods of one template have the same bytes, so each template is read once."""
-    raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.volumes, spec.topology_spread_constraints)
-    if sum(memoryview(part).nbytes for part in raw) > LONGEST_PLACEMENT:
-        return PodRequest(requests_of(spec), Where(opaque=True))
-    return _request_of(requests_of(spec), *map(bytes, raw))
 
 
 @lru_cache(maxsize=512)
 def _request_of(
     requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes, volumes: bytes, spread: bytes
 ) -> PodRequest:
+    """Pods of one template have the same bytes, so each template is read once."""
     parts = dict(zip(PLACEMENT, (selector, affinity, tolerations, volumes, spread), strict=True))
     where = pod_request_of({name: msgspec.json.decode(part) for name, part in parts.items() if part}).where
     return PodRequest(requests, where)

@@ -132,16 +132,9 @@ def report_informers(
     """MindCluster's namespaces, unless all namespaces are watched anyway. Nothing depends on being allowed to."""
     if not namespaces:
         return ()
-    return tuple(
+    return (
         Informer(
-            api,
-            CONFIG_MAPS,
-            cache.reports,
-            decode=ConfigMapObject,
-            record=config_map_record,
-            namespaces=(namespace,),
-            rng=rng,
-            refusals=cache.refusals,
-        )
-        for namespace in (DEVICE_NAMESPACE, CLUSTER_NAMESPACE)
-    )
+            api, CONFIG_MAPS, cache.reports, decode=ConfigMapObject, record=config_map_record,
+            namespaces=(DEVICE_NAMESPACE, CLUSTER_NAMESPACE), rng=rng, refusals=cache.refusals,
+        ),
+    )  # fmt: skip

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from scaler.decide.memory import Memory
 from scaler.decide.nodes import Amounts, Node, Nodes, PodRequest
@@ -45,8 +46,8 @@ def is_missed(found: Service | None, known: Service | None) -> bool:
 
 
 def _without_words(service: Service) -> Service:
-    instances = (msgspec.structs.replace(one, warnings=(), trouble="") for one in service.instances)
-    return msgspec.structs.replace(service, instances=tuple(instances), assumed=False)
+    instances = (replace(one, warnings=(), trouble="") for one in service.instances)
+    return replace(service, instances=tuple(instances), assumed=False)
 
 
 class _Assumed(msgspec.Struct):
@@ -162,13 +163,11 @@ class WorldBuilder:
 
     def _look_again(self, assumed: _Assumed) -> None:
         """Pods of it may have come, gone or been bound since: room is counted with them, so the service must be too."""
-        known = tuple(self._now(assumed.seen.key, instance) for instance in assumed.seen.instances)
+        key, state = assumed.seen.key, self._state
+        known = tuple(state.instance(key, one.uid) if state.exists(one) else one for one in assumed.seen.instances)
         if known != assumed.seen.instances:
-            assumed.seen = msgspec.structs.replace(assumed.seen, instances=known)
+            assumed.seen = replace(assumed.seen, instances=known)
             self._put(self._foreseen(assumed))
-
-    def _now(self, key: ServiceKey, instance: Instance) -> Instance:
-        return self._state.instance(key, instance.uid) if self._state.exists(instance) else instance
 
     @staticmethod
     def _foreseen(assumed: _Assumed) -> Service:
@@ -178,7 +177,7 @@ class WorldBuilder:
             else instance
             for instance in assumed.seen.instances
         )
-        return msgspec.structs.replace(assumed.seen, instances=after, assumed=True)
+        return replace(assumed.seen, instances=after, assumed=True)
 
     def _put(self, service: Service) -> Service:
         before = self._services.get(service.key)
@@ -221,7 +220,7 @@ def foreseen(instance: Instance, action: SlotAction, since: float) -> Instance:
 
 def _admitted(instance: Instance, since: float) -> Instance:
     """With all pods, where they are made here; without gates."""
-    return msgspec.structs.replace(
+    return replace(
         instance,
         pods=instance.expected if instance.made_by_us else instance.pods,
         gated=0,
@@ -236,10 +235,8 @@ def _revoked(instance: Instance) -> Instance:
     if instance.made_by_us:
         left = instance.admitted_at if instance.bound else 0.0
         newest = instance.newest if instance.bound else 0.0
-        return msgspec.structs.replace(
-            instance, pods=instance.bound, gated=0, admitted_at=left, newest=newest, leftovers=False
-        )
-    return msgspec.structs.replace(instance, gated=instance.pods - instance.bound)
+        return replace(instance, pods=instance.bound, gated=0, admitted_at=left, newest=newest, leftovers=False)
+    return replace(instance, gated=instance.pods - instance.bound)
 
 
 def _evicted(instance: Instance, since: float) -> Instance:
@@ -247,7 +244,7 @@ def _evicted(instance: Instance, since: float) -> Instance:
     ends_by = instance.ends_by
     if instance.bound and ends_by >= 0:
         ends_by = max(ends_by, since + GRACE)
-    return msgspec.structs.replace(
+    return replace(
         instance,
         pods=0,
         gated=0,
@@ -274,7 +271,7 @@ def with_evictions(nodes: Nodes, evicted: Iterable[tuple[Instance, float]]) -> N
             amounts = dict(request.requests)
             taken = tuple(amounts.get(resource, 0) for resource in nodes.resources)
             added.setdefault(name, []).append((since + GRACE, taken))
-    return msgspec.structs.replace(
+    return replace(
         nodes, nodes=tuple(_ending(node, added[node.name]) if node.name in added else node for node in nodes.nodes)
     )
 
@@ -284,4 +281,4 @@ def _ending(node: Node, more: list[tuple[float, Amounts]]) -> Node:
     for gone_by, amounts in more:
         known = by_deadline.get(gone_by)
         by_deadline[gone_by] = amounts if known is None else tuple(map(sum, zip(known, amounts, strict=True)))
-    return msgspec.structs.replace(node, ending=tuple(sorted(by_deadline.items())))
+    return replace(node, ending=tuple(sorted(by_deadline.items())))
