@@ -11,62 +11,25 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
+from scaler.informers import jobs, pods, records
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
 from scaler.informers.elastic_services import ElasticServiceObject, elastic_service_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.informers.informer import Informer
-from scaler.informers.jobs import JobObject, job_record, volcano_job_record
-from scaler.informers.pods import PodObject, pod_record
-from scaler.informers.records import (
-    BudgetObject,
-    NodeObject,
-    OwnedObject,
-    PriorityClassObject,
-    budget_record,
-    node_record,
-    owned_record,
-    priority_record,
-)
 from scaler.informers.store import Store
 from scaler.informers.watched import SILENCE, History
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    DISRUPTION_BUDGETS,
-    ELASTIC_SERVICES,
-    LEADER_WORKER_SETS,
-    NODES,
-    POD_GROUPS,
-    POD_SETS,
-    PODS,
-    PRIORITY_CLASSES,
-    REPLICA_SETS,
-    SERVICES,
-    STATEFUL_SETS,
-    VOLCANO_JOBS,
-    KubeApi,
-    Resource,
-)
+from scaler.kube import api as kube
+from scaler.kube.api import KubeApi, Resource
 from scaler.names import RULE_LABEL
 from scaler.workloads.ascendjob_objects import OPERATOR_NAME
 from scaler.workloads.kinds import OwnerObject, owner_facts
 
 OURS = f"training.kubeflow.org/operator-name={OPERATOR_NAME}"
-OPTIONAL = frozenset(
-    {
-        NODES,
-        PRIORITY_CLASSES,
-        VOLCANO_JOBS,
-        LEADER_WORKER_SETS,
-        POD_SETS,
-        REPLICA_SETS,
-        STATEFUL_SETS,
-        ELASTIC_SERVICES,
-        DISRUPTION_BUDGETS,
-    }
-)
+OPTIONAL = frozenset({
+    kube.NODES, kube.PRIORITY_CLASSES, kube.VOLCANO_JOBS, kube.LEADER_WORKER_SETS, kube.POD_SETS, kube.REPLICA_SETS,
+    kube.STATEFUL_SETS, kube.ELASTIC_SERVICES, kube.DISRUPTION_BUDGETS,
+})  # fmt: skip
 
 
 def informers(
@@ -101,27 +64,33 @@ def informers(
         return watch(resource, cache.owners.stores[kind], OwnerObject, partial(owner_facts, kind), **options)
 
     watched = (
-        watch(ASCEND_JOBS, cache.jobs, JobObject, job_record),
-        watch(PODS, cache.pods, PodObject, pod_record),
-        watch(POD_GROUPS, cache.pod_groups, OwnedObject, owned_record),
-        watch(SERVICES, cache.services, OwnedObject, owned_record, label_selector=OURS),
+        watch(kube.ASCEND_JOBS, cache.jobs, jobs.JobObject, jobs.job_record),
+        watch(kube.PODS, cache.pods, pods.PodObject, pods.pod_record),
+        watch(kube.POD_GROUPS, cache.pod_groups, records.OwnedObject, records.owned_record),
+        watch(kube.SERVICES, cache.services, records.OwnedObject, records.owned_record, label_selector=OURS),
         watch(
-            CONFIG_MAPS,
+            kube.CONFIG_MAPS,
             cache.config_maps,
             ConfigMapObject,
             partial(config_map_record, home=home),
             namespaces=tuple({**dict.fromkeys(namespaces), home: None}) if namespaces else None,
         ),
-        watch(PRIORITY_CLASSES, cache.priorities, PriorityClassObject, priority_record, namespaces=None),
-        watch(NODES, cache.nodes, NodeObject, node_record, namespaces=None),
-        owners(DEPLOYMENTS, namespaces=None),
-        owners(REPLICA_SETS, label_selector=RULE_LABEL),
-        owners(STATEFUL_SETS),
-        owners(LEADER_WORKER_SETS),
-        owners(POD_SETS),
-        watch(VOLCANO_JOBS, cache.volcano_jobs, JobObject, volcano_job_record),
-        watch(ELASTIC_SERVICES, cache.elastic_services.store, ElasticServiceObject, elastic_service_record),
-        watch(DISRUPTION_BUDGETS, cache.budgets, BudgetObject, budget_record),
+        watch(
+            kube.PRIORITY_CLASSES,
+            cache.priorities,
+            records.PriorityClassObject,
+            records.priority_record,
+            namespaces=None,
+        ),
+        watch(kube.NODES, cache.nodes, records.NodeObject, records.node_record, namespaces=None),
+        owners(kube.DEPLOYMENTS, namespaces=None),
+        owners(kube.REPLICA_SETS, label_selector=RULE_LABEL),
+        owners(kube.STATEFUL_SETS),
+        owners(kube.LEADER_WORKER_SETS),
+        owners(kube.POD_SETS),
+        watch(kube.VOLCANO_JOBS, cache.volcano_jobs, jobs.JobObject, jobs.volcano_job_record),
+        watch(kube.ELASTIC_SERVICES, cache.elastic_services.store, ElasticServiceObject, elastic_service_record),
+        watch(kube.DISRUPTION_BUDGETS, cache.budgets, records.BudgetObject, records.budget_record),
     )
     return {one.resource: one for one in watched}
 
@@ -134,7 +103,7 @@ def report_informers(
         return ()
     return (
         Informer(
-            api, CONFIG_MAPS, cache.reports, decode=ConfigMapObject, record=config_map_record,
+            api, kube.CONFIG_MAPS, cache.reports, decode=ConfigMapObject, record=config_map_record,
             namespaces=(DEVICE_NAMESPACE, CLUSTER_NAMESPACE), rng=rng, refusals=cache.refusals,
         ),
     )  # fmt: skip

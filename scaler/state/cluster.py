@@ -95,8 +95,8 @@ class ClusterState:
 
     def left_overs(self) -> list[Name]:
         """ConfigMaps of ours that an earlier version left where, or as what, they are not kept any more."""
-        owned = [record for record in self.cache.config_maps.values() if record.own]
-        found = ((Name(record.namespace, record.name), rule_of(record.own)) for record in owned if record.own)
+        every = self.cache.config_maps.values()
+        found = ((Name(record.namespace, record.name), rule_of(record.own)) for record in every if record.own)
         return sorted(place for place, rule in found if is_left_over(place, rule, self._home))
 
     def adjust(self, skew: Skew) -> None:
@@ -111,19 +111,19 @@ class ClusterState:
         old, new = _load(change.old), _load(change.new)
         if old != new:
             self.capacity.pod_changed(old, new)
-            self._tell_room()
+            self._publish_room()
 
     def on_node(self, change: NodeChanged) -> None:
         """Count what the node has."""
         self.capacity.node_changed(change.name, change.facts)
-        self._tell_room()
+        self._publish_room()
 
     def on_instance(self, change: InstanceChanged) -> None:
         """Forget what was made of the instance."""
         self.instances.forget(change.uid)
         self.tables.forget(change.uid)
 
-    def _tell_room(self) -> None:
+    def _publish_room(self) -> None:
         if self.capacity.is_stale:
             self._publish(RoomChanged())
 

@@ -244,16 +244,10 @@ def _evicted(instance: Instance, since: float) -> Instance:
     ends_by = instance.ends_by
     if instance.bound and ends_by >= 0:
         ends_by = max(ends_by, since + GRACE)
+    counts = ("pods", "gated", "bound", "running", "ready", "ended", "crashing", "faulty")
     return replace(
         instance,
-        pods=0,
-        gated=0,
-        bound=0,
-        running=0,
-        ready=0,
-        ended=0,
-        crashing=0,
-        faulty=0,
+        **dict.fromkeys(counts, 0),
         terminating=instance.terminating + instance.bound,
         admitted_at=0.0,
         newest=0.0,
