@@ -17,8 +17,6 @@ from scaler.serve.reviews import Response, encode, review_ascend_job, review_pod
 from scaler.sim.apiserver.patches import json_patch
 from scaler.sim.apiserver.server import Hook, Review
 
-_REFUSED = "admission webhook of mind-cluster denied the request: "
-
 
 def webhooks(*, rules: bool = False) -> tuple[Hook, ...]:
     """The hooks of a cluster with the scaler's webhooks: the gate and the labels' move; with `rules` also the rule."""
@@ -27,43 +25,42 @@ def webhooks(*, rules: bool = False) -> tuple[Hook, ...]:
 
 def hold_pods(review: Review) -> Object:
     """Pods that name a rule get the gate, in namespaces with mind-cluster/scaling=enabled."""
-    return _asked(review, PODS, review_pod) if _opted_in(review) else review.object
+    return _reviewed(review, PODS, review_pod) if _opted_in(review) else review.object
 
 
 def move_labels(review: Review) -> Object:
     """Labels of AscendJobs go into their templates, in namespaces that run beside Ascend Operator."""
     beside = _opted_in(review) and review.namespace_labels.get(BESIDE_LABEL) == "true"
-    return _asked(review, ASCEND_JOBS, review_ascend_job) if beside else review.object
+    return _reviewed(review, ASCEND_JOBS, review_ascend_job) if beside else review.object
 
 
 def check_rules(review: Review) -> Object:
     """A ConfigMap with a wrong rule is refused, wherever it is."""
-    return _asked(review, CONFIG_MAPS, review_rule)
+    return _reviewed(review, CONFIG_MAPS, review_rule)
 
 
 def _opted_in(review: Review) -> bool:
     return review.namespace_labels.get(NAMESPACE_LABEL) == "enabled"
 
 
-def _asked(review: Review, resource: Resource, ask: Callable[[bytes], Response]) -> Object:
+def _reviewed(review: Review, resource: Resource, ask: Callable[[bytes], Response]) -> Object:
     """The object as the answer leaves it; raises what the API server says when it is refused."""
     if review.resource != resource:
         return review.object
-    response = msgspec.json.decode(encode(ask(_request(review))))["response"]
-    if not response["allowed"]:
-        status = response["status"]
-        raise status_error(status["code"], status["reason"], _REFUSED + status["message"])
-    patch = msgspec.json.decode(base64.b64decode(response["patch"])) if "patch" in response else []
-    changed: Object = json_patch(review.object, patch)
-    return changed
-
-
-def _request(review: Review) -> bytes:
-    resource = review.resource
     request = {
         "uid": "simulated", "operation": review.operation, "namespace": review.namespace,
         "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
         "object": review.object, "oldObject": review.old,
     }  # fmt: skip
     whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return msgspec.json.encode(whole)
+    response = msgspec.json.decode(encode(ask(msgspec.json.encode(whole))))["response"]
+    if not response["allowed"]:
+        status = response["status"]
+        raise status_error(
+            status["code"],
+            status["reason"],
+            "admission webhook of mind-cluster denied the request: " + status["message"],
+        )
+    patch = msgspec.json.decode(base64.b64decode(response["patch"])) if "patch" in response else []
+    changed: Object = json_patch(review.object, patch)
+    return changed

@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
 def _play(scenario: Scenario, args: argparse.Namespace) -> int:
     # The controller and its simulation are loaded only when one is played: `scaler --help` reads this module too.
     from scaler.sim.stories.play import play, silence_logs  # noqa: PLC0415
+    from scaler.sim.stories.timeline import Timeline  # noqa: PLC0415
     from scaler.tools.simulation import present  # noqa: PLC0415
     from scaler.tools.simulation.figures import figures  # noqa: PLC0415
     from scaler.tools.simulation.overview import draw  # noqa: PLC0415
@@ -92,7 +93,7 @@ def _play(scenario: Scenario, args: argparse.Namespace) -> int:
     if args.format == "text":
         sys.stdout.write(f"{title}\n")
     seed = scenario.seed if args.seed is None else args.seed
-    timeline = play(scenario, seed=seed, listener=listener, record=recorder)
+    timeline = play(scenario, seed=seed, timeline=Timeline(listener), record=recorder)
     verdicts = judge(scenario, timeline)
     loads = figures(scenario.load, timeline)
     if args.picture:

@@ -129,7 +129,7 @@ def test_never_ending_stays_terminating() -> None:
 def test_a_curse_that_meets_nobody_is_told() -> None:
     _, timeline = played({"of": "mindie/mindie-server-d7", "never": "bound"}, until=10)
     words = [moment.text for moment in timeline.moments if moment.kind is MomentKind.WARNING]
-    assert "the curse of mindie/mindie-server-d7 (never bound) met nobody" in words
+    assert "the curse of mindie/mindie-server-d7 (never bound) met no object" in words
 
 
 def test_what_is_taken_from_the_scheduler_is_counted_apart_from_what_had_a_node() -> None:

@@ -17,8 +17,6 @@ from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.devices import DEVICE_NAMESPACE, DEVICE_PREFIX, NODE_NAMESPACE, NODE_PREFIX, put
 
 RINGS_PREFIX = "rings-config-"
-GLOBAL_PREFIX = "global-ranktable-"
-GRT_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
 LABELS = {"mx-consumer-volcano": "true"}
 _ROLES = {"mindie-ms-coordinator": "0", "mindie-ms-controller": "1"}
 """App of MindIE's own pods -> group id in the global rank table; servers are group 2."""
@@ -73,7 +71,7 @@ def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
         if objects.name(cm).startswith(RINGS_PREFIX) and labels.get("mx-consumer-cim") == "true" and "jobID" in labels:
             services[objects.namespace(cm), labels["jobID"]].append(cm)
     return {
-        (namespace, GLOBAL_PREFIX + job_id): {"global_ranktable": json.dumps(table)}
+        (namespace, f"global-ranktable-{job_id}"): {"global_ranktable": json.dumps(table)}
         for (namespace, job_id), tables in services.items()
         if (table := _global_table(namespace, job_id, tables, pods)) is not None
     }
@@ -82,7 +80,8 @@ def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
 def _global_table(namespace: str, job_id: str, config_maps: list[Object], pods: list[Object]) -> Any:
     groups = [_role_group(app, group, namespace, job_id, pods) for app, group in _ROLES.items()]
     tables = [(cm, _content(cm)) for cm in config_maps]
-    labelled = all(sum(label in objects.labels_of(cm) for label in GRT_LABELS) == 1 for cm, _ in tables)
+    grt_labels = {"grt-server/deploy-server", "grt-group/deploy-server"}
+    labelled = all(len(grt_labels & objects.labels_of(cm).keys()) == 1 for cm, _ in tables)
     completed = [(cm, table) for cm, table in tables if table and table.get("status") == "completed"]
     if not all(groups) or not labelled or not completed or not all(table is not None for _, table in tables):
         return None

@@ -39,6 +39,11 @@ class Rollout(msgspec.Struct, frozen=True):
         return (*self.old, self.new) if self.new is not None else self.old
 
     @property
+    def living(self) -> list[Object]:
+        """Those that shall have pods."""
+        return [found for found in self.all if making.number(found) > 0]
+
+    @property
     def recreates(self) -> bool:
         return (objects.spec(self.deployment).get("strategy") or {}).get("type") == "Recreate"
 
@@ -68,8 +73,7 @@ class Deployments(Controller):
     async def keep(self, owner: Object) -> None:
         rollout = _rollout(owner, self.mirror.owned(REPLICA_SETS, owner))
         await self.status(DEPLOYMENTS, owner, _status(rollout))
-        living = [found for found in rollout.all if making.number(found) > 0]
-        marks = {objects.annotations_of(found).get(_DESIRED) for found in living} - {None}
+        marks = {objects.annotations_of(found).get(_DESIRED) for found in rollout.living} - {None}
         if marks - {str(rollout.replicas)} or objects.spec(owner).get("paused"):
             await self._resize(rollout, scale(rollout))
         elif rollout.recreates and any(
@@ -96,14 +100,14 @@ class Deployments(Controller):
 
 def scale(rollout: Rollout) -> Sizes:
     """The ReplicaSets' sizes after the Deployment's replicas changed: all to one, or in proportion during a rollout."""
-    living = [found for found in rollout.all if making.number(found) > 0]
+    living = rollout.living
     if len(living) <= 1:
         only = living[0] if living else rollout.new or next(reversed(rollout.old), None)
         return {objects.name(only): rollout.replicas} if only is not None else {}
     size, marked = making.number(rollout.new or {}), objects.annotations_of(rollout.new or {}).get(_DESIRED)
     if size == rollout.replicas == _available(rollout.new) and marked == str(size):
         return {objects.name(old): 0 for old in rollout.old}
-    return _in_proportion(rollout, living) if not rollout.recreates else {}
+    return _in_proportion(rollout) if not rollout.recreates else {}
 
 
 def roll(rollout: Rollout) -> Sizes:
@@ -145,12 +149,12 @@ def _shrunk(rollout: Rollout) -> Sizes:
     return sizes
 
 
-def _in_proportion(rollout: Rollout, living: list[Object]) -> Sizes:
+def _in_proportion(rollout: Rollout) -> Sizes:
     """The difference is shared out by size; what rounding leaves goes to the largest."""
-    sizes = {objects.name(found): making.number(found) for found in living}
+    sizes = {objects.name(found): making.number(found) for found in rollout.living}
     missing = rollout.most - sum(sizes.values())
-    newest_first = list(reversed(living)) if missing > 0 else living
-    ordered = sorted(newest_first, key=lambda found: -sizes[objects.name(found)])
+    living = reversed(rollout.living) if missing > 0 else rollout.living
+    ordered = sorted(living, key=lambda found: -sizes[objects.name(found)])
     left = missing
     for found in ordered:
         size = sizes[objects.name(found)]

@@ -17,9 +17,6 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.controller import RETRY, Key, StandIn, key_of
 from scaler.sim.actors.devices import given_chips, reported, reports
 
-_POD_LEVEL_APPS = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
-_RECOVERY = "huawei.com/recover_policy_path"
-
 
 class FaultActor(StandIn):
     """`detection` is the time from a fault to the deletion; `grace_over_time` forces what `grace` did not end."""
@@ -60,10 +57,14 @@ class FaultActor(StandIn):
         return min(waits, default=None)
 
     def _faulty(self, group: Object, pod: Object) -> bool:
-        if _strategy(group, pod) not in {"force", "grace"} or not objects.node_of(pod):
+        if _setting(group, pod, "fault-scheduling") not in {"force", "grace"} or not objects.node_of(pod):
             return False
         failed = objects.phase(pod) == "Failed" or objects.last_exit_code(pod) != 0
-        return self._separated(pod) or (failed and self._retries_left(group, pod) > 0)
+        try:
+            retries = abs(int(_setting(group, pod, "fault-retry-times") or "0"))
+        except ValueError:
+            retries = 0
+        return self._separated(pod) or (failed and retries > self._retries_used.get(objects.uid(group), 0))
 
     def _separated(self, pod: Object) -> bool:
         node = self.mirror.get(NODES, "", objects.node_of(pod))
@@ -71,18 +72,11 @@ class FaultActor(StandIn):
         hurt = faults.whole or bool(faults.chips & given_chips(pod))
         return hurt or not objects.node_ready(node) or objects.labels_of(pod).get("fault-type") == "Separate"
 
-    def _retries_left(self, group: Object, pod: Object) -> int:
-        try:
-            retries = int(_setting(group, pod, "fault-retry-times") or "0")
-        except ValueError:
-            return 0
-        return abs(retries) - self._retries_used.get(objects.uid(group), 0)
-
     async def _act(self, key: Key, faulty: list[Object], members: list[Object]) -> None:
         group = self.mirror.get(POD_GROUPS, *key)
         if group is None:
             return
-        force = _strategy(group, faulty[0]) == "force"
+        force = _setting(group, faulty[0], "fault-scheduling") == "force"
         hit = faulty if _pod_level(group, faulty[0]) else members
         doomed = [pod for pod in hit if force or not objects.terminating(pod)]  # force ends what is terminating, too
         if doomed and not any(self._separated(pod) for pod in faulty):
@@ -108,16 +102,12 @@ def _setting(group: Object, pod: Object, key: str) -> str:
     return objects.labels_of(group).get(key) or objects.labels_of(pod).get(key) or ""
 
 
-def _strategy(group: Object, pod: Object) -> str:
-    return _setting(group, pod, "fault-scheduling")
-
-
 def _pod_level(group: Object, pod: Object) -> bool:
     """Only the faulty pod is deleted, not its whole instance."""
     return (
-        _setting(group, pod, "app") in _POD_LEVEL_APPS
+        _setting(group, pod, "app") in {"mindie-ms-controller", "mindie-ms-coordinator"}
         or _setting(group, pod, "pod-rescheduling") == "on"
         or _setting(group, pod, "process-recover-enable") == "on"
-        or any(objects.annotations_of(obj).get(_RECOVERY) == "pod" for obj in (group, pod))
+        or any(objects.annotations_of(obj).get("huawei.com/recover_policy_path") == "pod" for obj in (group, pod))
         or bool(_setting(group, pod, "ome.io/inferenceservice"))
     )

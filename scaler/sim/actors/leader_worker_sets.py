@@ -23,9 +23,17 @@ from scaler.sim.actors.controller import Controller, key_of
 from scaler.sim.actors.stateful_sets import ordinal_of
 from scaler.sim.apiserver.server import Review
 
-REPLICAS = "leaderworkerset.sigs.k8s.io/replicas"
-EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-AFTER_START = "leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start"
+_PREFIX = "leaderworkerset.sigs.k8s.io/"
+NAME = _PREFIX + "name"
+GROUP_INDEX = _PREFIX + "group-index"
+GROUP_KEY = _PREFIX + "group-key"
+WORKER_INDEX = _PREFIX + "worker-index"
+REVISION = _PREFIX + "template-revision-hash"
+SIZE = _PREFIX + "size"
+LEADER_NAME = _PREFIX + "leader-name"
+REPLICAS = _PREFIX + "replicas"
+EXCLUSIVE = _PREFIX + "exclusive-topology"
+AFTER_START = _PREFIX + "experimental-recreate-group-after-start"
 
 
 class GroupCondition(msgspec.Struct, frozen=True):
@@ -182,30 +190,23 @@ def _leader_template(template: Object) -> Object:
     return template.get("leaderTemplate") or template.get("workerTemplate") or {}
 
 
-def _exclusive(lws: Object) -> dict[str, str]:
+def _notes(lws: Object, template: Object) -> dict[str, str]:
+    """Annotations of each pod of a group."""
     topology = objects.annotations_of(lws).get(EXCLUSIVE)
-    return {EXCLUSIVE: topology} if topology else {}
+    return {SIZE: str(size_of(template)), **({EXCLUSIVE: topology} if topology else {})}
 
 
 def _leaders(lws: Object, wanted: Leaders, revision: str) -> Object:
     name, template = objects.name(lws), template_of(lws)
     mark = {NAME: name, REVISION: revision}
-    pod = making.marked(
-        _leader_template(template), {WORKER_INDEX: "0", **mark}, {SIZE: str(size_of(template)), **_exclusive(lws)}
-    )  # fmt: skip
+    rolling = {"partition": wanted.partition, "maxUnavailable": _rolling(lws).get("maxUnavailable", 1)}
     spec = {
         "serviceName": name,
         "replicas": wanted.replicas,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": {NAME: name, WORKER_INDEX: "0"}},
-        "updateStrategy": {
-            "type": "RollingUpdate",
-            "rollingUpdate": {
-                "partition": wanted.partition,
-                "maxUnavailable": _rolling(lws).get("maxUnavailable", 1),
-            },
-        },
-        "template": pod,
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+        "template": making.marked(_leader_template(template), {WORKER_INDEX: "0", **mark}, _notes(lws, template)),
     }
     return making.body_of(
         STATEFUL_SETS, name, lws, LEADER_WORKER_SETS, labels={**objects.labels_of(lws), **mark},
@@ -219,11 +220,10 @@ def _rolling(lws: Object) -> Object:
 
 def _workers(lws: Object, leader: Object, template: Object) -> Object:
     mark = {key: objects.labels_of(leader)[key] for key in (GROUP_INDEX, GROUP_KEY, NAME, REVISION)}
-    size = size_of(template)
-    notes = {SIZE: str(size), LEADER_NAME: objects.name(leader), **_exclusive(lws)}
+    notes = {LEADER_NAME: objects.name(leader), **_notes(lws, template)}
     spec = {
         "serviceName": objects.name(lws),
-        "replicas": size - 1,
+        "replicas": size_of(template) - 1,
         "ordinals": {"start": 1},
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": {key: mark[key] for key in (GROUP_INDEX, GROUP_KEY, NAME)}},
@@ -279,16 +279,6 @@ def _next_partition(groups: Sequence[GroupCondition], step: int, partition: int)
             break
         wanted = index
     return min(wanted, partition)
-
-
-_PREFIX = "leaderworkerset.sigs.k8s.io/"
-NAME = _PREFIX + "name"
-GROUP_INDEX = _PREFIX + "group-index"
-GROUP_KEY = _PREFIX + "group-key"
-WORKER_INDEX = _PREFIX + "worker-index"
-REVISION = _PREFIX + "template-revision-hash"
-SIZE = _PREFIX + "size"
-LEADER_NAME = _PREFIX + "leader-name"
 
 
 def label_member(review: Review) -> Object:

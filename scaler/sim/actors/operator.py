@@ -3,6 +3,8 @@
     PodGroup -> its phase is neither "" nor Pending -> rank table -> Service -> gate -> pods of one replica type after
     the other
 
+Weaknesses of its rank tables are kept: one that comes late is never filled, a withdrawn one keeps its old servers, and
+`version` is the time of the write before. The text of a completed one is what ranktables.table makes of the pods.
 Like the original it decides for each job alone, looks at a refused job again by timers only, and keeps rounds in its
 memory. Not modelled: hot switching, restart policy ExitCode, and the wait for its caches.
 Must not: know of services or instances, look at nodes, or be better than the original.
@@ -12,30 +14,52 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
+import json
+from collections import Counter, defaultdict
+
+import msgspec
 
 from scaler.clock import Clock
+from scaler.informers.pods import read_pod
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
-from scaler.names import GROUP_LABEL, RULE_KEY, RULE_LABEL
+from scaler.names import (
+    GROUP_LABEL,
+    RANK_TABLE_KEY,
+    RANK_TABLE_PREFIX,
+    RANK_TABLE_VERSION_KEY,
+    RULE_KEY,
+    RULE_LABEL,
+)  # fmt: skip
+from scaler.ranktables.table import Status, rank_table
+from scaler.ranktables.tables import member_of
 from scaler.rules.jobspec import CONTAINER, read_replicas
 from scaler.sim.actors import objects
 from scaler.sim.actors import operator_rules as rules
 from scaler.sim.actors.controller import Key, StandIn, key_of
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
 from scaler.sim.actors.operator_rules import Condition, OperatorCrashError, Retries, may_create
-from scaler.sim.actors.operator_tables import OperatorTables
 from scaler.workloads import ascendjob_objects as made
 from scaler.workloads.ascendjob import read_job
 
 NAMESPACE = "mindx-dl"
 CLUSTERD = "clusterd-grpc-svc"
 _DOMAIN = f"{CLUSTERD}.{NAMESPACE}.svc.cluster.local"
-_JOB_NAME = "training.kubeflow.org/job-name"
 
 
 class _RefusedError(Exception):
     """The gate said no; `str()` is what the original writes into the job's condition."""
+
+
+class _Table(msgspec.Struct):
+    """A job's rank table."""
+
+    pods: frozenset[str] = frozenset()
+    """Uids of the pods that it is completed with."""
+    text: str = ""
+    saved: int = 0
+    absent: bool = False
+    """The ConfigMap was not there when it was first read; it is never read again."""
 
 
 class AscendOperator(StandIn):
@@ -49,7 +73,7 @@ class AscendOperator(StandIn):
         self._clock = clock
         self._crashes = crashes
         self._cursed = cursed or Curses()
-        self._tables = OperatorTables(api, clock)
+        self._tables: defaultdict[str, _Table] = defaultdict(_Table)
         self._retries = Retries()
         self._due: dict[Key, float] = {}
         """Job -> loop time at which it is looked at."""
@@ -127,7 +151,7 @@ class AscendOperator(StandIn):
         if phase in ("", "Pending"):
             await self._write_status(job, rules.not_scheduled(phase), lastReconcileTime=self._clock.timestamp())
             return
-        await self._tables.keep(job, self._members(job))
+        await self._keep_table(job, self._members(job))
         service = made.service(read_job(job), job)
         if self.mirror.get(SERVICES, *key_of(service)) is None:
             await self._create_once(SERVICES, service)
@@ -141,6 +165,28 @@ class AscendOperator(StandIn):
         condition = rules.of_pods(job, members, retries_left=_number(objects.labels_of(job).get("fault-retry-times")))
         started = objects.status(job).get("startTime") or self._clock.timestamp()
         await self._write_status(job, condition, startTime=started, replicaStatuses=rules.replica_statuses(pods))
+
+    async def _keep_table(self, job: Object, pods: list[Object]) -> None:
+        """Write the table if its pods are others than before; a failed write is forgotten."""
+        table = self._tables[objects.uid(job)]
+        now = rank_table(read_job(job), job, [member_of(read_pod(pod)) for pod in pods])
+        uids = frozenset(map(objects.uid, pods)) if now.status is Status.COMPLETED else frozenset()
+        if uids == table.pods:
+            return
+        withdrawn = {**json.loads(table.text or "{}"), "status": Status.INITIALIZING.value}
+        table.pods, table.text = uids, now.text if uids else json.dumps(withdrawn)
+        if table.absent:
+            return
+        place = objects.namespace(job), RANK_TABLE_PREFIX + objects.name(job)
+        try:
+            found = await self.api.get(CONFIG_MAPS, *place)
+            data = {RANK_TABLE_KEY: table.text, RANK_TABLE_VERSION_KEY: str(table.saved)}
+            await self.api.replace(CONFIG_MAPS, *place, {**found, "data": {**(found.get("data") or {}), **data}})
+        except NotFoundError:
+            table.absent = table.saved == 0
+        except KubeError:
+            return
+        table.saved = int(self._clock.now())
 
     async def _pod_group(self, job: Object) -> Object:
         """An existing one is taken as it is, whatever became of the job since."""
@@ -211,7 +257,7 @@ class AscendOperator(StandIn):
         """By label in the namespace, without a look at the owner."""
         name, namespace = objects.name(job), objects.namespace(job)
         pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == namespace]
-        return [pod for pod in pods if objects.labels_of(pod).get(_JOB_NAME) == name]
+        return [pod for pod in pods if objects.labels_of(pod).get("training.kubeflow.org/job-name") == name]
 
     async def _clean_up(self, job: Object) -> None:
         """Pending pods and the PodGroup go; pods that run stay."""

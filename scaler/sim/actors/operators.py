@@ -112,7 +112,6 @@ _SERVICE = "ome.io/inferenceservice"
 _NO_POD_SPEC = frozenset(
     {"minReplicas", "maxReplicas", "deploymentStrategy", "labels", "annotations", "runner", "leader", "worker", "size"}
 )
-_ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
 
 
 class Ome(Controller):
@@ -144,9 +143,10 @@ def child(service: Object, component: str) -> tuple[Resource, Object]:
     labels = {_SERVICE: objects.name(service), "component": component, "app": name, **(spec.get("labels") or {})}
     marks = {"labels": labels, "annotations": dict(spec.get("annotations") or {})}
     if "leader" not in spec:
+        rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
         deployment = {
             "replicas": spec["minReplicas"], "selector": {"matchLabels": {"app": name}},
-            "strategy": spec.get("deploymentStrategy") or _ROLLING,
+            "strategy": spec.get("deploymentStrategy") or rolling,
             "template": {"metadata": marks, "spec": _pod_spec(spec)},
         }  # fmt: skip
         return DEPLOYMENTS, making.body_of(DEPLOYMENTS, name, service, INFERENCE_SERVICES, **marks, spec=deployment)

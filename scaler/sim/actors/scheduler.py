@@ -24,7 +24,6 @@ from scaler.sim.actors.faulty_api import Curses, Never
 from scaler.sim.actors.placement import Room
 from scaler.sim.apiserver.kinds import BINDINGS
 
-SCHEDULERS = frozenset({"volcano", "default-scheduler", ""})
 _MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 """Annotation with which users say how many pods must start together."""
 
@@ -144,7 +143,7 @@ class GangScheduler(StandIn):
         members: dict[tuple[str, str], list[Object]] = defaultdict(list)
         single = []
         for pod in pods:
-            if (objects.spec(pod).get("schedulerName") or "") not in SCHEDULERS:
+            if (objects.spec(pod).get("schedulerName") or "") not in ("volcano", "default-scheduler", ""):
                 continue
             group_name = objects.annotations_of(pod).get(objects.GROUP_NAME)
             if group_name and self._by_group:

@@ -17,8 +17,6 @@ from scaler.sim.actors import making, objects
 from scaler.sim.actors.controller import Controller
 
 REVISION = "controller-revision-hash"
-POD_NAME = "statefulset.kubernetes.io/pod-name"
-POD_INDEX = "apps.kubernetes.io/pod-index"
 
 
 class Replicas(msgspec.Struct, frozen=True):
@@ -35,7 +33,7 @@ class StatefulSets(Controller):
 
     def __init__(self, api: KubeApi, *, counts_unavailable: bool = False) -> None:
         super().__init__(api)
-        self._doomed = within_budget if counts_unavailable else next_outdated
+        self._counts_unavailable = counts_unavailable
         self._templates: dict[str, Object] = {}
         """Revision -> pod template."""
 
@@ -51,7 +49,7 @@ class StatefulSets(Controller):
                 await self.delete(PODS, pod)
             if in_order:
                 return
-        for pod in self._doomed(owner, replicas, update):
+        for pod in to_update(owner, replicas, update, counts_unavailable=self._counts_unavailable):
             await self.delete(PODS, pod)
 
     async def _fill(self, stateful_set: Object, replicas: Replicas, update: str, *, in_order: bool) -> bool:
@@ -73,7 +71,10 @@ class StatefulSets(Controller):
         name = f"{objects.name(stateful_set)}-{ordinal}"
         return making.pod_of(
             template, name, stateful_set, STATEFUL_SETS,
-            labels={POD_NAME: name, POD_INDEX: str(ordinal), REVISION: revision},
+            labels={
+                "statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(ordinal),
+                REVISION: revision,
+            },
             hostname=name, subdomain=str(objects.spec(stateful_set).get("serviceName") or ""),
         )  # fmt: skip
 
@@ -89,28 +90,22 @@ def ordinal_of(pod: Object) -> int:
     return int(digits) if digits.isdecimal() else -1
 
 
-def next_outdated(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
-    """The pod that an update deletes next: the highest of an old revision, while all above it are ready."""
-    outdated = _outdated(stateful_set, replicas, update)
-    above = [pod for ordinal, pod in replicas.wanted.items() if not outdated or ordinal > ordinal_of(outdated[0])]
-    return outdated[:1] if all(pod is not None and making.ready(pod) for pod in above) else []
+def to_update(stateful_set: Object, replicas: Replicas, update: str, *, counts_unavailable: bool) -> list[Object]:
+    """The pods that an update deletes next, the highest of an old revision first; none with OnDelete.
 
-
-def within_budget(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
-    """The pods that an update deletes next: the highest of an old revision, as far as maxUnavailable has room."""
-    most = _rolling(stateful_set).get("maxUnavailable", 1)
-    allowed = max(1, making.scaled(most, making.number(stateful_set), up=False))
-    unavailable = sum(pod is None or not making.ready(pod) for pod in replicas.wanted.values())
-    return _outdated(stateful_set, replicas, update)[: max(0, allowed - unavailable)]
-
-
-def _outdated(stateful_set: Object, replicas: Replicas, update: str) -> list[Object]:
-    """Pods that an update still has to replace, the highest first; none with OnDelete."""
+    One, while all above it are ready; with `counts_unavailable` as many as maxUnavailable has room for.
+    """
     if (objects.spec(stateful_set).get("updateStrategy") or {}).get("type") == "OnDelete":
         return []
     updated = [pod for ordinal, pod in sorted(replicas.wanted.items(), reverse=True)
                if ordinal >= _partition(stateful_set) and pod is not None]  # fmt: skip
-    return [p for p in updated if objects.labels_of(p).get(REVISION) != update and not objects.terminating(p)]
+    outdated = [p for p in updated if objects.labels_of(p).get(REVISION) != update and not objects.terminating(p)]
+    unready = [ordinal for ordinal, pod in replicas.wanted.items() if pod is None or not making.ready(pod)]
+    if counts_unavailable:
+        most = _rolling(stateful_set).get("maxUnavailable", 1)
+        allowed = max(1, making.scaled(most, making.number(stateful_set), up=False))
+        return outdated[: max(0, allowed - len(unready))]
+    return [pod for pod in outdated[:1] if all(ordinal <= ordinal_of(pod) for ordinal in unready)]
 
 
 def _rolling(stateful_set: Object) -> Object:

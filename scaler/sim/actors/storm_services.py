@@ -20,7 +20,6 @@ from scaler.sim.actors.making import add_environment, shortened
 from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
 
 STORM_SERVICE = "storm-service-name"
-ROLE_SET = "roleset-name"
 ROLE = "role-name"
 TEMPLATE_HASH = "role-template-hash"
 _PREFIX = "stormservice.orchestration.aibrix.ai/"
@@ -171,7 +170,7 @@ def _role_set(storm: Object, index: int) -> Object:
 def _marks(role_set: Object, role: Object, slot: int | None) -> tuple[dict[str, str], dict[str, str]]:
     """Labels and annotations that a pod or a PodSet of a role carries."""
     labels = {
-        ROLE_SET: objects.name(role_set), ROLE: str(role.get("name")), TEMPLATE_HASH: _hash(role),
+        "roleset-name": objects.name(role_set), ROLE: str(role.get("name")), TEMPLATE_HASH: _hash(role),
         STORM_SERVICE: objects.labels_of(role_set).get(STORM_SERVICE, ""),
     }  # fmt: skip
     annotations = {ROLE_SET_INDEX: objects.annotations_of(role_set).get(ROLE_SET_INDEX, "")}

@@ -20,11 +20,8 @@ from scaler.sim.actors.controller import Controller
 
 JOB_NAME = "volcano.sh/job-name"
 JOB_VERSION = "volcano.sh/job-version"
-RETRY_COUNT = "volcano.sh/job-retry-count"
 TASK = "volcano.sh/task-spec"
-TASK_INDEX = "volcano.sh/task-index"
 QUEUE = "volcano.sh/queue-name"
-_OVER = frozenset({"Aborted", "Terminated", "Completed", "Failed"})
 _ENDING = {
     "AbortJob": "Aborted", "TerminateJob": "Terminated", "CompleteJob": "Completed",
     **dict.fromkeys(("RestartJob", "RestartTask", "RestartPod"), "Restarting"),
@@ -74,7 +71,7 @@ class VolcanoJobs(Controller):
     async def _keep_job(self, job: Object, pods: list[Object], events: list[PodEvent]) -> None:
         phase = phase_of(job)
         ending = [(event, action) for event in events if (action := action_for(job, event)) in _ENDING]
-        if phase in _OVER:
+        if phase in ("Aborted", "Terminated", "Completed", "Failed"):
             return
         if phase == "Restarting":
             # pods of earlier versions have to be gone before the job begins anew
@@ -165,9 +162,9 @@ def _queue(job: Object) -> str:
 
 def _pod(job: Object, task: Object, index: int) -> Object:
     template, status, name = task.get("template") or {}, objects.status(job), f"{objects.name(job)}-{task['name']}"
-    marks = {JOB_NAME: objects.name(job), TASK: task["name"], TASK_INDEX: str(index), QUEUE: _queue(job)}
+    marks = {JOB_NAME: objects.name(job), TASK: task["name"], "volcano.sh/task-index": str(index), QUEUE: _queue(job)}
     notes = {
-        JOB_VERSION: _version(job), RETRY_COUNT: str(status.get("retryCount") or 0),
+        JOB_VERSION: _version(job), "volcano.sh/job-retry-count": str(status.get("retryCount") or 0),
         "volcano.sh/template-uid": name, objects.GROUP_NAME: group_name(job),
     }  # fmt: skip
     scheduler = (template.get("spec") or {}).get("schedulerName") or objects.spec(job).get("schedulerName")
@@ -194,7 +191,6 @@ def _status(job: Object, pods: list[Object]) -> Object:
     }  # fmt: skip
 
 
-_MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
 _WITH_REPLICAS: dict[str, Resource] = {resource.kind: resource for resource in (REPLICA_SETS, STATEFUL_SETS)}
 
 
@@ -229,7 +225,7 @@ class PodGroups(Controller):
 
 def _group_of_pod(pod: Object, owner: Object | None, name: str) -> Object:
     inherited = objects.annotations_of(owner or {})
-    least = inherited.get(_MIN_MEMBER, "1")
+    least = inherited.get("scheduling.volcano.sh/group-min-member", "1")
     body = making.pod_group(
         name, pod, PODS, [pod], annotations={k: v for k, v in inherited.items() if k.startswith("volcano.sh/")},
         minMember=int(least) if least.isdecimal() else 1,

@@ -64,13 +64,8 @@ def desired(
     advised = max(by_metric(total, average, scale.running, policy.tolerance) for total, average in metrics)
     window = max(policy.up, policy.down)
     kept = (*(one for one in past if one.at > now - window), Advice(now, advised))
+    # stable: up to the least advice of one window, down to the most of the other
+    up = min([advised, *(one.replicas for one in kept if one.at > now - policy.up)])
+    down = max([advised, *(one.replicas for one in kept if one.at > now - policy.down)])
     at_once = max(2 * specified, specified + 4)
-    return max(policy.least, min(_stable(policy, specified, kept, now), at_once, policy.most)), kept
-
-
-def _stable(policy: Policy, specified: int, advice: Sequence[Advice], now: float) -> int:
-    """Up to the least advice of one window, down to the most of the other."""
-    last = advice[-1].replicas
-    up = min([last, *(one.replicas for one in advice if one.at > now - policy.up)])
-    down = max([last, *(one.replicas for one in advice if one.at > now - policy.down)])
-    return min(max(specified, up), down)
+    return max(policy.least, min(max(specified, up), down, at_once, policy.most)), kept

@@ -21,9 +21,6 @@ from scaler.sim.stories.loads import Autoscaler, Load, Metric
 from scaler.sim.stories.recorder import Recorder
 from scaler.sim.stories.timeline import LoadSample, MomentKind, Timeline
 
-_STEP = 5.0
-"""Seconds of one step, at most."""
-
 
 class LoadedService:
     """Samples go to the timeline. The recorder gives the time and records what happens."""
@@ -40,16 +37,12 @@ class LoadedService:
     async def run(self) -> None:
         """Let time pass until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._serve(), name="load")
             for scaler in self._load.autoscalers:
                 group.create_task(self._follow(scaler), name="autoscaler")
-
-    async def _serve(self) -> None:
-        pause = min(_STEP, self._load.seconds / 3)
-        await asyncio.sleep(self._load.since)
-        while True:
-            await asyncio.sleep(pause)
-            self._step()
+            await asyncio.sleep(self._load.since)
+            while True:
+                await asyncio.sleep(min(5.0, self._load.seconds / 3))
+                self._step()
 
     def _step(self) -> None:
         load, before = self._load, self._flow
@@ -63,7 +56,12 @@ class LoadedService:
             math.inf if load.queue is None else load.queue,
         )  # fmt: skip
         rate = load.requests.at(before.at + seconds / 2)
-        broken = len((self._decoders - decode) & self._broken()) / max(1, len(self._decoders))
+        breaking = set()  # what was broken at some moment since the step before
+        for past in reversed(self._timeline.samples.get(load.service, [])):
+            breaking |= {view.name for view in past.instances if view.condition is Condition.BROKEN}
+            if past.at <= before.at:
+                break
+        broken = len((self._decoders - decode) & breaking) / max(1, len(self._decoders))
         self._decoders = decode
         self._flow = after = queueing.step(before, capacity, rate * seconds, seconds, broken=broken)
         work = (queueing.total(before.waiting) + rate * seconds) / load.prefilled / seconds
@@ -76,15 +74,6 @@ class LoadedService:
                 arrived=after.arrived, served=after.served, lost=after.lost,
             )
         )  # fmt: skip
-
-    def _broken(self) -> set[str]:
-        """Instances that were broken at some moment since the step before."""
-        found = set()
-        for sample in reversed(self._timeline.samples.get(self._load.service, [])):
-            found |= {view.name for view in sample.instances if view.condition is Condition.BROKEN}
-            if sample.at <= self._flow.at:
-                break
-        return found
 
     async def _follow(self, scaler: Autoscaler) -> None:
         past: tuple[Advice, ...] = ()
@@ -101,9 +90,8 @@ class LoadedService:
         if target is None or not samples:
             return past
         default = 1 if self._load.ungoverned else ALL
-        scale = Scale(
-            int(objects.spec(target).get("replicas", default)), int(objects.status(target).get("replicas") or 0)
-        )
+        specified, there = objects.spec(target).get("replicas", default), objects.status(target).get("replicas")
+        scale = Scale(int(specified), int(there or 0))
         metrics = [(measured(samples[-1], metric), metric.average) for metric in scaler.metrics]
         wanted, past = desired(scaler, scale, metrics, past, self._recorder.elapsed)
         if wanted != scale.specified:

@@ -5,14 +5,16 @@ Must not: know when (scaler.sim.stories.world) or judge what comes of it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from scaler.clock import Clock
+from scaler.controller import Observer
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, KubeApi, Object, PatchType
-from scaler.kube.errors import NotFoundError
+from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
 from scaler.sim.actors.devices import put, report_chips, report_node, report_switch
@@ -20,9 +22,12 @@ from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node
 from scaler.sim.actors.placement import natural
+from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.stories import scenario
 from scaler.sim.stories.instances import instance_of
-from scaler.sim.stories.manifests import KINDS, apply, delete, read_manifests
+from scaler.sim.stories.manifests import KINDS, ManifestError, apply, delete, read_manifests
+from scaler.sim.stories.recorder import Recorder
+from scaler.sim.stories.timeline import MomentKind
 
 _FATES = {
     NodeFate.NOT_READY: "stops answering",
@@ -30,12 +35,7 @@ _FATES = {
     NodeFate.CORDONED: "cordoned",
     NodeFate.READY: "ready again",
 }
-_STEERING = {
-    scenario.ControllerEvent.STOP: "dies",
-    scenario.ControllerEvent.START: "starts",
-    scenario.ControllerEvent.RESTART: "dies and starts again",
-}
-_TURNS = {scenario.SchedulerEvent.STOPPED: "stops", scenario.SchedulerEvent.RUNNING: "goes on"}
+_STEERING = {"stop": "dies", "start": "starts", "restart": "dies and starts again"}
 
 
 class EventError(Exception):
@@ -50,35 +50,64 @@ def node_specs(groups: Sequence[scenario.NodeGroup]) -> dict[str, NodeSpec]:
             name = group.name.replace("{}", str(number))
             if name in specs:
                 raise EventError(f"two nodes are named {name}")
-            specs[name] = NodeSpec(
-                name, group.npu, group.npu_resource, group.labels, group.cpu, group.memory, group.pods
-            )
+            specs[name] = NodeSpec(name, **group.model_dump(exclude={"name", "count", "first"}))
     return specs
 
 
-class Happenings:
-    """`steer` stops and starts the controller; `controller_api` is the view of the API that faults can spoil.
+RunController = Callable[[KubeApi, Clock, Observer], Coroutine[Any, Any, None]]
+"""Runs the controller until cancelled; raises when it dies."""
 
-    `schedule` stops and resumes the scheduler. `announce` is called with words for what happens next, so
-    that the timeline shows causes before effects.
+
+class Happenings:
+    """`controller_api` is the view of the API that the controller gets and faults can spoil.
+
+    The recorder is given words for what happens next, so that the timeline shows causes before effects.
     """
 
+    scheduler: GangScheduler
+    """Of the cluster, before the first event."""
+
     def __init__(
-        self, api: KubeApi, clock: Clock, specs: dict[str, NodeSpec], *, controller_api: FaultyApi,
-        steer: Callable[[scenario.ControllerEvent], Awaitable[None]],
-        schedule: Callable[[scenario.SchedulerEvent], None], announce: Callable[[str], None],
+        self, api: KubeApi, clock: Clock, specs: dict[str, NodeSpec], *,
+        recorder: Recorder, controller: RunController, controller_api: FaultyApi,
     ) -> None:  # fmt: skip
         self._api = api
         self._clock = clock
         self._specs = specs
+        self._recorder = recorder
         self._controller_api = controller_api
-        self._steer = steer
-        self._schedule = schedule
-        self._announce = announce
+        self._run = controller
+        self._running: asyncio.Task[None] | None = None
+        self._event: scenario.Event | None = None
 
     async def perform(self, event: scenario.Event) -> None:
-        """Let it happen: the method is named like the action. Raises EventError, ManifestError or KubeError."""
-        await getattr(self, f"_{event.action}")(getattr(event, event.action))
+        """Let it happen: the method is named like the action. What cannot happen is recorded as a failure."""
+        self._event = event
+        try:
+            await getattr(self, f"_{event.action}")(getattr(event, event.action))
+        except (EventError, ManifestError, KubeError) as error:
+            self._recorder.say(MomentKind.FAILURE, f"the event at {event.at:g} s failed: {error}", subject=event.name)
+
+    def _announce(self, words: str) -> None:
+        event = self._event
+        self._recorder.say(MomentKind.EVENT, (event and event.note) or words, subject=event.name if event else "")
+
+    async def steer(self, what: scenario.ControllerEvent) -> None:
+        """Stop or start the controller, or one after the other; nothing where it is so already."""
+        if what != "start" and self._running is not None:
+            task, self._running = self._running, None
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if what != "stop" and self._running is None:
+            self._running = asyncio.create_task(self._run_controller(), name="controller")
+
+    async def _run_controller(self) -> None:
+        try:
+            await self._run(self._controller_api, self._clock, self._recorder.observe)
+            why = "it returned"
+        except Exception as error:  # whatever kills the controller is a finding of the simulation
+            why = f"{type(error).__name__}: {error}"
+        self._recorder.say(MomentKind.FAILURE, f"the controller died: {why}")
 
     async def delete_all(self, objs: Sequence[Object]) -> None:
         """Delete what manifests contain, in their order."""
@@ -118,8 +147,7 @@ class Happenings:
             return event.names
         namespace, _, job = event.of_job.rpartition("/")
         pods = (await self._api.list(PODS, namespace or "default")).items
-        members = [pod for pod in pods if job in _called(pod)]
-        names = {objects.node_of(pod) for pod in members if objects.node_of(pod)}
+        names = {objects.node_of(pod) for pod in pods if objects.node_of(pod) and job in _called(pod)}
         if not names:
             raise EventError(f"{event.of_job} runs on no node")
         return sorted(names, key=natural)[: event.at_most]
@@ -161,8 +189,9 @@ class Happenings:
             raise EventError(f"there is no ElasticService of {scale.service}")
         self._announce(f"kubectl scale esvc/{names[0]} --replicas={scale.replicas}")
         wanted = {"spec": {"replicas": scale.replicas}}
-        how: Any = {"patch_type": PatchType.MERGE, "subresource": "scale"}
-        await self._api.patch(ELASTIC_SERVICES, namespace, names[0], wanted, **how)
+        await self._api.patch(
+            ELASTIC_SERVICES, namespace, names[0], wanted, patch_type=PatchType.MERGE, subresource="scale"
+        )
 
     async def _pod_exit(self, ref: scenario.PodExit) -> None:
         pod = await self._api.get(PODS, ref.namespace, ref.pod)
@@ -173,11 +202,14 @@ class Happenings:
 
     async def _controller(self, what: scenario.ControllerEvent) -> None:
         self._announce(f"the scaler: {_STEERING[what]}")
-        await self._steer(what)
+        await self.steer(what)
 
     async def _scheduler(self, turn: scenario.SchedulerEvent) -> None:
-        self._announce(f"the scheduler: {_TURNS[turn]}")
-        self._schedule(turn)
+        self._announce(f"the scheduler: {'stops' if turn == 'stopped' else 'goes on'}")
+        if turn == "stopped":
+            self.scheduler.stop()
+        else:
+            self.scheduler.resume()
 
     async def _mark(self, words: str) -> None:
         self._announce(words)

@@ -6,7 +6,7 @@ scaler.decide, so that it can contradict them. Must not: write, or ask the contr
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
@@ -75,40 +75,31 @@ def census(
     members: dict[str, list[Object]] = defaultdict(list)
     for pod in pods:
         members[objects.owner_uid(pod)].append(pod)
-    services: dict[str, list[_Instance]] = defaultdict(list)
+    services: dict[str, dict[str, _Instance]] = defaultdict(dict)
     for job in jobs:
         own = members.pop(objects.uid(job), [])
         if service := service_of(job):
             group = objects.scaling_labels(job).get(GROUP_LABEL, "")
             parts = [*(objects.spec(job).get("replicaSpecs") or {}).values(), *(objects.spec(job).get("tasks") or [])]
             size = sum(int(part.get("replicas", 1)) for part in parts if isinstance(part, dict))
-            services[service].append(_Instance(objects.name(job), group, size, own))
-    others = _of_pods((pod for found in members.values() for pod in found), sizes or {})
-    for service, instances in others.items():
-        services[service] += instances
+            services[service][objects.uid(job)] = _Instance(objects.name(job), group, size, own)
+    for pod in (pod for found in members.values() for pod in found):
+        if service := service_of(pod):
+            name, size = instance_of(pod, sizes or {})
+            group = objects.labels_of(pod).get(GROUP_LABEL, "")
+            services[service].setdefault(name, _Instance(name, group, size)).pods.append(pod)
     return {
-        name: sorted((_view(one, ready) for one in services[name]), key=lambda v: (v.group, natural(v.name)))
+        name: sorted((_view(one, ready) for one in services[name].values()), key=lambda v: (v.group, natural(v.name)))
         for name in sorted(services)
     }  # fmt: skip
 
 
 def running(instances: Iterable[InstanceView]) -> dict[str, int]:
     """Running instances per group; groups without any count 0."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for view in instances:
-        counts[view.group] = counts.get(view.group, 0) + (view.condition is Condition.RUNNING)
-    return counts
-
-
-def _of_pods(pods: Iterable[Object], sizes: Mapping[str, int]) -> dict[str, list[_Instance]]:
-    """Instances that are known by their pods alone."""
-    found: dict[str, dict[str, _Instance]] = defaultdict(dict)
-    for pod in pods:
-        if service := service_of(pod):
-            name, size = instance_of(pod, sizes)
-            group = objects.labels_of(pod).get(GROUP_LABEL, "")
-            found[service].setdefault(name, _Instance(name, group, size)).pods.append(pod)
-    return {service: list(instances.values()) for service, instances in found.items()}
+        counts[view.group] += view.condition is Condition.RUNNING
+    return dict(counts)
 
 
 def _view(instance: _Instance, ready: set[str]) -> InstanceView:
@@ -151,10 +142,6 @@ def _condition(live: list[Object], expected: int, ready: set[str], present: int)
     return Condition.RUNNING
 
 
-_INSTANCE = "mind-cluster/instance"
-_INSTANCE_SIZE = "mind-cluster/instance-size"
-
-
 def instance_of(pod: Object, sizes: Mapping[str, int]) -> tuple[str, int]:
     """The name of a pod's instance, and how many pods that has; by itself a pod is an instance of its own.
 
@@ -165,17 +152,14 @@ def instance_of(pod: Object, sizes: Mapping[str, int]) -> tuple[str, int]:
     if NAME in labels and GROUP_INDEX in labels:
         name, size = f"{labels[NAME]}-{labels[GROUP_INDEX]}", _number(annotations.get(SIZE), 1)
     elif POD_SET in labels:
-        name, size = labels[POD_SET], _number(_variable(pod, "POD_GROUP_SIZE"), 1)
+        containers = objects.spec(pod).get("containers") or []
+        variables = {variable.get("name"): variable.get("value") for c in containers for variable in c.get("env") or []}
+        name, size = labels[POD_SET], _number(variables.get("POD_GROUP_SIZE"), 1)
     elif MANAGED in labels:
         name = f"{labels.get(SERVICE)}-{labels.get(ROLE)}-{labels.get(INDEX)}"
         size = sizes.get(objects.owner_uid(pod), 1)
-    return annotations.get(_INSTANCE, name), _number(annotations.get(_INSTANCE_SIZE), size)
-
-
-def _variable(pod: Object, name: str) -> str | None:
-    containers = objects.spec(pod).get("containers") or []
-    variables = (variable for container in containers for variable in container.get("env") or [])
-    return next((variable.get("value") for variable in variables if variable.get("name") == name), None)
+    size = _number(annotations.get("mind-cluster/instance-size"), size)
+    return annotations.get("mind-cluster/instance", name), size
 
 
 def _number(text: str | None, default: int) -> int:

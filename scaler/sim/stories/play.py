@@ -6,7 +6,6 @@ One seed gives one history. Must not: touch files (scaler.tools does) or import 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import structlog
 
@@ -20,9 +19,10 @@ from scaler.settings import Mode, Settings
 from scaler.sim import loop
 from scaler.sim.actors.leader_worker_sets import label_member
 from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.events import RunController
 from scaler.sim.stories.scenario import Scenario
-from scaler.sim.stories.timeline import Moment, Timeline
-from scaler.sim.stories.world import RunController, World
+from scaler.sim.stories.timeline import Timeline
+from scaler.sim.stories.world import World
 from scaler.sim.webhooks import webhooks
 
 START = 1_790_000_000.0
@@ -36,20 +36,19 @@ SIMULATED = Settings.model_validate({"leader_election": False, "http_port": 0, "
 
 
 def play(
-    scenario: Scenario, *, seed: int, listener: Callable[[Moment], None] | None = None, record: Observer | None = None
+    scenario: Scenario, *, seed: int, timeline: Timeline | None = None, record: Observer | None = None
 ) -> Timeline:
-    """Run the scenario to its end. `listener` is called with every moment as it happens, `record` every decision."""
-    timeline = Timeline(listener)
-    loop.run(play_on(timeline, scenario, seed=seed, record=record), seed=seed)
-    return timeline
+    """Run the scenario to its end; the timeline grows meanwhile. `record` is called with every decision."""
+    grown = timeline or Timeline()
 
+    async def unfold() -> None:
+        clock = Clock(START)
+        cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
+        controller = real_controller(seed, record, settings=settings_of(scenario))
+        await World(cluster, clock, scenario, controller=controller, timeline=grown, seed=seed).play()
 
-async def play_on(timeline: Timeline, scenario: Scenario, *, seed: int, record: Observer | None = None) -> None:
-    """The same inside a running virtual loop; `timeline` grows meanwhile."""
-    clock = Clock(START)
-    cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
-    controller = real_controller(seed, record, settings=settings_of(scenario))
-    await World(cluster, clock, scenario, controller=controller, timeline=timeline, seed=seed).play()
+    loop.run(unfold(), seed=seed)
+    return grown
 
 
 def settings_of(scenario: Scenario) -> Settings:

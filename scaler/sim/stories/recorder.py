@@ -139,11 +139,16 @@ class Recorder(StandIn):
         for service, plan in zip(world.services, decision.plans, strict=True):
             if plan.key.rule and not service.assumed and self._plans.get(plan.key) is not plan:
                 self._plans[plan.key] = plan
-                self._say_rule(str(plan.key), service.rule)
-                self._say_plan(plan, dict(service.rule.smallest.counts) if service.rule else {})
+                self._say_plan(plan, service.rule)
 
-    def _say_plan(self, plan: Plan, smallest: dict[str, int]) -> None:
+    def _say_plan(self, plan: Plan, rule: Rule | None) -> None:
         service = str(plan.key)
+        ladder = " > ".join(counts_text(ratio.counts) for ratio in rule.ratios) if rule else ""
+        said = self._ladders.get(service, "")
+        self._ladders[service] = ladder or said
+        if said and ladder and ladder != said:
+            self.say(MomentKind.TARGET, f"rule {ladder}; before: {said}", service)
+        smallest = dict(rule.smallest.counts) if rule else {}
         before = self._timeline.last(service)
         reasons = {verdict.name: str(verdict.reason) for verdict in plan.verdicts}
         after = msgspec.structs.replace(
@@ -179,11 +184,3 @@ class Recorder(StandIn):
         if note in self._notes[service] and (service, note) not in self._said:
             self._said.add((service, note))
             self.say(MomentKind.WARNING, note, service)
-
-    def _say_rule(self, service: str, rule: Rule | None) -> None:
-        """What another rule says, unless it is the first."""
-        ladder = " > ".join(counts_text(ratio.counts) for ratio in rule.ratios) if rule else ""
-        before = self._ladders.get(service, "")
-        self._ladders[service] = ladder or before
-        if before and ladder and ladder != before:
-            self.say(MomentKind.TARGET, f"rule {ladder}; before: {before}", service)

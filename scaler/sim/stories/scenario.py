@@ -7,7 +7,6 @@ Must not: run anything (scaler.sim.stories.world) or touch the cluster.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -95,12 +94,10 @@ class OnNodes(Model):
 
     @model_validator(mode="after")
     def _named(self) -> Self:
-        if bool(self.names) == bool(self.of_job) and (self.names or not self._may_mean_all()):
+        every = getattr(self, "becomes", None) is NodeFate.READY and not self.names and not self.of_job
+        if bool(self.names) == bool(self.of_job) and not every:
             raise ValueError("say which nodes: either names or of_job")
         return self
-
-    def _may_mean_all(self) -> bool:
-        return False
 
 
 class NodeEvent(OnNodes):
@@ -108,9 +105,6 @@ class NodeEvent(OnNodes):
 
     becomes: NodeFate
     names: list[Name] = Field([], description="Node names; empty with `ready` means every node.")
-
-    def _may_mean_all(self) -> bool:
-        return self.becomes is NodeFate.READY
 
 
 class FaultEvent(OnNodes):
@@ -161,15 +155,8 @@ class PodExit(Model):
     code: int = Field(1, ge=0, le=255)
 
 
-class ControllerEvent(StrEnum):
-    STOP = "stop"
-    START = "start"
-    RESTART = "restart"
-
-
-class SchedulerEvent(StrEnum):
-    STOPPED = "stopped"
-    RUNNING = "running"
+ControllerEvent = Literal["stop", "start", "restart"]
+SchedulerEvent = Literal["stopped", "running"]
 
 
 class ApiFault(Model):
@@ -227,10 +214,7 @@ class Event(Model):
 
 _OVER_ALL = ("serving", "serving_at_least")
 _OF_LOAD = ("lost_at_most", "queue_at_most")
-_CONDITIONS = (
-    "running", "running_at_least", "target", "complete", "reasons", "pods_deleted", "revocations_at_most",
-    "evictions_at_most", *_OVER_ALL, *_OF_LOAD,
-)  # fmt: skip
+_WHEN = ("at", "within", "never_for")
 
 
 class Expectation(Model):
@@ -272,13 +256,14 @@ class Expectation(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Expectation:
-        when = [key for key in ("at", "within", "never_for") if getattr(self, key) is not None]
-        given = [key for key in _CONDITIONS if getattr(self, key) is not None]
+        when = [key for key in _WHEN if getattr(self, key) is not None]
+        conditions = [key for key in type(self).model_fields if key not in (*_WHEN, "after", "service")]
+        given = [key for key in conditions if getattr(self, key) is not None]
         over_all = [key for key in given if key in _OVER_ALL]
         if len(when) > 1:
             raise ValueError(f"give only one of {', '.join(when)}")
         if not given:
-            raise ValueError(f"nothing is expected; give one of {', '.join(_CONDITIONS)}")
+            raise ValueError(f"nothing is expected; give one of {', '.join(conditions)}")
         if over_all and (self.service or len(given) > 1):
             words = "is about all services: expect other things beside it in an entry of their own"
             raise ValueError(f"{over_all[0]} {words}")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from scaler.sim import loop
-from scaler.sim.stories.play import play_on, silence_logs
+from scaler.sim.stories.play import play, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Moment, Timeline
 from scaler.tools.simulation.present import verdict_lines
@@ -23,7 +22,7 @@ def tell(scenario: Scenario, *, seed: int, out: TextIO, live: bool, paced: bool)
     screen = Screen(out, timeline, live=live, paced=paced)
     timeline.listener = screen.tell
     out.write(f"{screen.paint(scenario.title, '1')}\n{_legend(screen)}\n")
-    loop.run(play_on(timeline, scenario, seed=seed), seed=seed)
+    play(scenario, seed=seed, timeline=timeline)
     screen.close()
     verdicts = judge(scenario, timeline)
     good = all(verdict.ok for verdict in verdicts)
