@@ -10,29 +10,35 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import yaml
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from scaler.kube.api import Apply, EventType, Object, PatchType, Resource, WatchEvent
+from scaler.kube.api import Apply, EventType, Object, PatchType, WatchEvent
 from scaler.kube.errors import KubeError, StatusError
 from scaler.sim.apiserver import discovery, protobuf, refusals, tables
-from scaler.sim.apiserver.kinds import BINDINGS, Kind
+from scaler.sim.apiserver.client import SimClient
+from scaler.sim.apiserver.kinds import BINDINGS
 from scaler.sim.apiserver.scale import SCALE
 from scaler.sim.cluster import SimCluster
 
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _MAX_BODY = 3 * 1024 * 1024
+_CLUSTER, _CLIENT = web.AppKey("cluster", SimCluster), web.AppKey("client", SimClient)
 _SERVER_ERROR = re.compile(r"(5\d\d) (\w+): (.*)", re.DOTALL)
 
 
 @asynccontextmanager
 async def serve(cluster: SimCluster, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serves the cluster while the context lasts; gives the URL. Port 0 takes a free one. Needs a real-time loop."""
-    app = web.Application(client_max_size=_MAX_BODY)
-    app.router.add_route("*", "/{path:.*}", _Facade(cluster).handle)
+    app = web.Application(client_max_size=_MAX_BODY, middlewares=[_answer])
+    app[_CLUSTER], app[_CLIENT] = cluster, cluster.client("http", latency=0)
+    for path in ("bindings", "pods/{name}/binding"):
+        app.router.add_post(f"/api/v1/namespaces/{{namespace}}/{path}", _bind)
+    app.router.add_view("/{path:.*}", _Call)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     try:
@@ -56,114 +62,101 @@ def kubeconfig(url: str, namespace: str = "default") -> str:
     })  # fmt: skip
 
 
-class _Target(NamedTuple):
-    """What a path is about."""
-
-    kind: Kind
-    namespace: str | None
-    name: str
-    subresource: str
-
-    @property
-    def place(self) -> tuple[Resource, str | None, str]:
-        return self.kind.resource, self.namespace, self.name
-
-
-class _Facade:
-    """One handler for everything; each request is one call of a client."""
-
-    def __init__(self, cluster: SimCluster) -> None:
-        self._cluster = cluster
-        self._client = cluster.client("http", latency=0)
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        try:
-            return await self._answer(request)
-        except KubeError as error:
-            status = _status(error)
-            retry = {} if error.retry_after is None else {"Retry-After": str(int(error.retry_after))}
-            return _json(status, status["code"], retry)
-
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        path = request.path.strip("/")
-        if path in ("healthz", "livez", "readyz"):
-            return web.Response(text="ok")
-        found = discovery.document(path, self._cluster.server.catalog)
-        if found is not None:
-            return _json(found)
+@web.middleware
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What is about no resource is answered here; what is raised becomes a Status."""
+    path = request.path.strip("/")
+    if path in ("healthz", "livez", "readyz"):
+        return web.Response(text="ok")
+    found = discovery.document(path, request.app[_CLUSTER].server.catalog)
+    if found is not None:
+        return _json(found)
+    try:
         if request.query.get("dryRun") and request.content_type != PatchType.APPLY:
             raise refusals.bad_request("dry runs are not simulated")
-        if request.method == "POST" and path.endswith("/bindings"):
-            return await self._bind(path.split("/")[3], "", await _body(request))
-        methods = {
-            "GET": self._read, "POST": self._create, "PUT": self._replace, "PATCH": self._patch, "DELETE": self._delete
-        }  # fmt: skip
-        if request.method not in methods:
-            raise refusals.method_not_allowed()
-        return await methods[request.method](request, self._target(path))
+        return await handler(request)
+    except web.HTTPMethodNotAllowed:
+        return _refusal(refusals.method_not_allowed())
+    except KubeError as error:
+        return _refusal(error)
 
-    def _target(self, path: str) -> _Target:
-        """`api/v1/[namespaces/NS/]PLURAL[/NAME[/SUBRESOURCE]]`, or `apis/GROUP/...` likewise."""
-        parts = path.split("/")
+
+async def _bind(request: web.Request) -> web.StreamResponse:
+    body, name = await _body(request), request.match_info.get("name")
+    if name and isinstance(body, dict):
+        body = {**body, "metadata": {**(body.get("metadata") or {}), "name": name}}
+    await request.app[_CLIENT].create(BINDINGS, request.match_info["namespace"], body)
+    return _json({**_SUCCESS, "code": 201}, 201)
+
+
+class _Call(web.View):
+    """One request about a resource, which is one call of a client."""
+
+    def __init__(self, request: web.Request) -> None:
+        """Reads `api/v1/[namespaces/NS/]PLURAL[/NAME[/SUBRESOURCE]]`, or `apis/GROUP/...` likewise."""
+        super().__init__(request)
+        self.client = request.app[_CLIENT]
+        server = request.app[_CLUSTER].server
+        parts = request.path.strip("/").split("/")
         if parts[0] == "api" and len(parts) > 2:
             group, version, rest = "", parts[1], parts[2:]
         elif parts[0] == "apis" and len(parts) > 3:
             group, version, rest = parts[1], parts[2], parts[3:]
         else:
             raise refusals.unknown_resource()
-        namespace = None
+        self.namespace = None
         if rest[0] == "namespaces" and len(rest) > 2 and rest[2] != "status":
-            namespace, rest = rest[1], rest[2:]
-        kind = self._cluster.server.catalog.named(group, version, rest[0])
-        name, subresource = ([*rest[1:], "", ""])[:2]
-        return _Target(kind, namespace, name, subresource)
+            self.namespace, rest = rest[1], rest[2:]
+        self.kind = server.catalog.named(group, version, rest[0])
+        self.resource = self.kind.resource
+        self.name, self.subresource = ([*rest[1:], "", ""])[:2]
+        self.place = self.resource, self.namespace, self.name
+        self.now = server.clock.now
 
-    # Reading.
-
-    async def _read(self, request: web.Request, target: _Target) -> web.StreamResponse:
-        if target.subresource not in ("", "status", SCALE):
+    async def get(self) -> web.StreamResponse:
+        if self.subresource not in ("", "status", SCALE):
             raise refusals.unknown_resource()
-        if target.subresource == SCALE:
-            return _json(await self._client.get(*target.place, subresource=SCALE))
-        if target.name:
-            obj = await self._client.get(*target.place)
-            return _json(self._shown(request, target, [obj]) or obj)
-        if request.query.get("watch") in ("true", "1"):
-            return await self._watch(request, target)
-        page = await self._client.list(
-            target.kind.resource, target.namespace, **_selection(request), limit=_number(request, "limit"),
-            continue_token=request.query.get("continue", ""),
+        if self.subresource == SCALE:
+            return _json(await self.client.get(*self.place, subresource=SCALE))
+        if self.name:
+            obj = await self.client.get(*self.place)
+            return _json(self._shown([obj]) or obj)
+        if self.request.query.get("watch") in ("true", "1"):
+            return await self._watch()
+        page = await self.client.list(
+            self.resource, self.namespace, **_selection(self.request), limit=_number(self.request, "limit"),
+            continue_token=self.request.query.get("continue", ""),
         )  # fmt: skip
         metadata = {"resourceVersion": page.resource_version}
         if page.continue_token:
             metadata["continue"] = page.continue_token
-        shown = self._shown(request, target, page.items)
+        shown = self._shown(page.items)
         if shown is not None:
             return _json({**shown, "metadata": metadata})
-        named = {"kind": f"{target.kind.resource.kind}List", "apiVersion": target.kind.resource.api_version}
+        named = {"kind": f"{self.resource.kind}List", "apiVersion": self.resource.api_version}
         return _json({**named, "metadata": metadata, "items": page.items})
 
-    async def _watch(self, request: web.Request, target: _Target) -> web.StreamResponse:
+    async def _watch(self) -> web.StreamResponse:
         """Refusals of the watch itself come as errors, later ones within the stream, as from a real server."""
-        if request.query.get("sendInitialEvents") == "true":
+        if self.request.query.get("sendInitialEvents") == "true":
             raise refusals.unprocessable("sendInitialEvents: Forbidden: lists come by listing here")
-        stream: AsyncGenerator[WatchEvent[Object], None] = self._client.watch(
-            target.kind.resource, target.namespace, **_selection(request),
-            timeout_seconds=_number(request, "timeoutSeconds") or 1800,
+        stream: AsyncGenerator[WatchEvent[Object], None] = self.client.watch(
+            self.resource, self.namespace, **_selection(self.request),
+            timeout_seconds=_number(self.request, "timeoutSeconds") or 1800,
         )  # fmt: skip
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        bookmarks = request.query.get("allowWatchBookmarks") in ("true", "1")
+        bookmarks = self.request.query.get("allowWatchBookmarks") in ("true", "1")
         opening = asyncio.ensure_future(anext(stream, None))
         try:
             # Whether a watch is refused shows at once; a watch that is not refused may be silent for long.
             await asyncio.wait([opening], timeout=0.05)
             if opening.done():
                 opening.result()
-            await response.prepare(request)
+            await response.prepare(self.request)
             event = await opening
             while event is not None:
                 if bookmarks or event.type is not EventType.BOOKMARK:
-                    line = {"type": event.type.value, "object": self._event_object(request, target, event)}
+                    line = {"type": event.type.value, "object": self._event_object(event)}
                     await response.write(msgspec.json.encode(line) + b"\n")
                 event = await anext(stream, None)
         except KubeError as error:
@@ -178,67 +171,55 @@ class _Facade:
             await stream.aclose()
         return response
 
-    def _event_object(self, request: web.Request, target: _Target, event: WatchEvent[Object]) -> Object:
+    def _event_object(self, event: WatchEvent[Object]) -> Object:
         if event.object is None:
             metadata = {"resourceVersion": event.resource_version, "creationTimestamp": None}
-            resource = target.kind.resource
-            return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-        shown = self._shown(request, target, [event.object])
+            return {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
+        shown = self._shown([event.object])
         return event.object if shown is None else {**shown, "metadata": {"resourceVersion": event.resource_version}}
 
-    def _shown(self, request: web.Request, target: _Target, objects: list[Object]) -> Object | None:
+    def _shown(self, objects: list[Object]) -> Object | None:
         """The objects as a Table if that is what the client wants to see."""
-        if "as=Table" not in request.headers.get("Accept", ""):
+        if "as=Table" not in self.request.headers.get("Accept", ""):
             return None
-        whole = request.query.get("includeObject") == "Object"
-        return tables.table(target.kind, objects, self._cluster.server.clock.now(), whole=whole)
+        whole = self.request.query.get("includeObject") == "Object"
+        return tables.table(self.kind, objects, self.now(), whole=whole)
 
-    # Writing.
-
-    async def _create(self, request: web.Request, target: _Target) -> web.StreamResponse:
-        body = await _body(request)
-        if target.subresource == "binding":
-            return await self._bind(target.namespace, target.name, body)
-        if target.name:
+    async def post(self) -> web.StreamResponse:
+        if self.name:
             raise refusals.method_not_allowed()
-        return _json(await self._client.create(target.kind.resource, target.namespace, body), 201)
+        return _json(await self.client.create(self.resource, self.namespace, await _body(self.request)), 201)
 
-    async def _bind(self, namespace: str | None, name: str, body: Any) -> web.StreamResponse:
-        if name and isinstance(body, dict):
-            body = {**body, "metadata": {**(body.get("metadata") or {}), "name": name}}
-        await self._client.create(BINDINGS, namespace, body)
-        return _json({**_SUCCESS, "code": 201}, 201)
+    async def put(self) -> web.StreamResponse:
+        body = await _body(self.request)
+        return _json(await self.client.replace(*self.place, body, subresource=self.subresource))
 
-    async def _replace(self, request: web.Request, target: _Target) -> web.StreamResponse:
-        body = await _body(request)
-        return _json(await self._client.replace(*target.place, body, subresource=target.subresource))
-
-    async def _patch(self, request: web.Request, target: _Target) -> web.StreamResponse:
-        body = await _body(request)
+    async def patch(self) -> web.StreamResponse:
+        body = await _body(self.request)
         try:
-            patch_type = PatchType(request.content_type)
+            patch_type = PatchType(self.request.content_type)
         except ValueError:
             raise refusals.unsupported_media_type([*PatchType]) from None
-        query = request.query
+        query = self.request.query
         how = Apply(query.get("fieldManager", ""), query.get("force") == "true", bool(query.get("dryRun")))
-        given: dict[str, Any] = {"patch_type": patch_type, "subresource": target.subresource, "apply": how}
-        return _json(await self._client.patch(*target.place, body, **given))
+        given: dict[str, Any] = {"patch_type": patch_type, "subresource": self.subresource, "apply": how}
+        return _json(await self.client.patch(*self.place, body, **given))
 
-    async def _delete(self, request: web.Request, target: _Target) -> web.StreamResponse:
-        if not target.name or target.subresource:
+    async def delete(self) -> web.StreamResponse:
+        if not self.name or self.subresource:
             raise refusals.method_not_allowed()
-        options = await _body(request) if request.can_read_body else {}
-        options = {**dict(request.query), **(options if isinstance(options, dict) else {})}
+        options = await _body(self.request) if self.request.can_read_body else {}
+        options = {**dict(self.request.query), **(options if isinstance(options, dict) else {})}
         preconditions = options.get("preconditions") or {}
         grace = options.get("gracePeriodSeconds")
-        before = await self._client.get(*target.place)
-        await self._client.delete(
-            *target.place, uid=preconditions.get("uid", ""),
+        before = await self.client.get(*self.place)
+        await self.client.delete(
+            *self.place, uid=preconditions.get("uid", ""),
             resource_version=preconditions.get("resourceVersion", ""),
             grace_period_seconds=None if grace is None else int(grace),
             propagation_policy=options.get("propagationPolicy", ""),
         )  # fmt: skip
-        details = {"name": target.name, "kind": target.kind.resource.plural, "uid": before["metadata"]["uid"]}
+        details = {"name": self.name, "kind": self.resource.plural, "uid": before["metadata"]["uid"]}
         return _json({**_SUCCESS, "details": details})
 
 
@@ -271,6 +252,12 @@ async def _body(request: web.Request) -> Any:
 def _json(body: Object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     encoded = msgspec.json.encode(body)
     return web.Response(body=encoded, status=status, content_type="application/json", headers=headers)
+
+
+def _refusal(error: KubeError) -> web.Response:
+    status = _status(error)
+    retry = {} if error.retry_after is None else {"Retry-After": str(int(error.retry_after))}
+    return _json(status, status["code"], retry)
 
 
 def _status(error: KubeError) -> Object:
