@@ -9,7 +9,7 @@ from scaler.kube.api import DEPLOYMENTS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import Mirror
 from scaler.sim.actors.operator import NAMESPACE, AscendOperator
-from tests.jobs import manifest
+from tests.sim import manifests
 
 DEPLOYMENT = "ascend-operator-manager"
 
@@ -40,8 +40,6 @@ class DeployedOperator:
 
 def deployment(replicas: int = 1) -> Object:
     """The operator's Deployment, as short as the scaler looks at it and an API server takes it."""
-    labels = {"app": "controller-manager"}
-    container = {"name": "manager", "image": "ascend-operator"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-    return manifest(DEPLOYMENTS, DEPLOYMENT, NAMESPACE, labels=labels, spec=spec)
+    made = manifests.deployment(DEPLOYMENT, replicas)
+    made["metadata"] |= {"namespace": NAMESPACE, "labels": {"app": "controller-manager"}}
+    return made

@@ -34,10 +34,10 @@ ALL_GATED = {"pods": SIZE, "gated": SIZE} | dict.fromkeys(
 
 
 @st.composite
-def rules(draw: st.DrawFn, largest: int = 4) -> Rule:
+def rules(draw: st.DrawFn) -> Rule:
     """Valid ladders of up to four ratios and three groups; a group may be missing from the smaller ratios."""
     groups = [f"group{index}" for index in range(draw(st.integers(1, 3)))]
-    counts = {group: draw(st.integers(0, largest)) for group in groups}
+    counts = {group: draw(st.integers(0, 4)) for group in groups}
     ladder = [counts]
     for _ in range(draw(st.integers(0, 3))):
         counts = {group: draw(st.integers(0, number)) for group, number in counts.items() if draw(st.integers(0, 9))}
@@ -157,10 +157,10 @@ def options() -> st.SearchStrategy[RuleOptions]:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, most: int = 8) -> World:
+def worlds(draw: st.DrawFn) -> World:
     """Any one service, without nodes: most have a valid rule, some have lost it, some never had one, some jobs name
     none."""
-    found = tuple(draw(instances(number)) for number in range(draw(st.integers(0, most))))
+    found = tuple(draw(instances(number)) for number in range(draw(st.integers(0, 8))))
     remembered = [one for one in found if draw(st.booleans())]
     named = draw(st.integers(0, 9)) > 0
     problem = draw(st.sampled_from((None,) * 6 + (Warning.RULE_MISSING, Warning.RULE_INVALID))) if named else None

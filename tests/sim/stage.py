@@ -15,8 +15,8 @@ from scaler.sim.apiserver.server import Hook
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import START
 from tests.jobs import manifest
+from tests.sim.manifests import NPU, template
 
-NPU = "huawei.com/Ascend910"
 FORCE = {"fault-scheduling": "force", "fault-retry-times": "3"}
 
 
@@ -58,14 +58,9 @@ class Stage:
     async def pod(
         self, name: str, *, group: str = "", npu: int = 8, labels: dict[str, str] | None = None, **spec: Any
     ) -> None:
-        resources = {"requests": {"cpu": "1", **({NPU: str(npu)} if npu else {})}}
-        if npu:
-            resources["limits"] = {NPU: str(npu)}
-        containers = [{"name": "ascend", "image": "x", "resources": resources}]
-        spec = {"schedulerName": "volcano", "restartPolicy": "Never", "containers": containers, **spec}
-        body = manifest(PODS, name, "default", labels=labels or {}, spec=spec)
-        if group:
-            body["metadata"]["annotations"] = {objects.GROUP_NAME: group}
+        whole = template(npu=npu, schedulerName="volcano", restartPolicy="Never")["spec"] | spec
+        notes = {objects.GROUP_NAME: group} if group else None
+        body = manifest(PODS, name, "default", labels=labels or {}, annotations=notes, spec=whole)
         await self.cluster.create(PODS, "default", body)
 
     def nodes_by_pod(self) -> dict[str, str]:

@@ -29,8 +29,12 @@ def ends(kind: Kind, obj: Object, now: float, grace: int | None, propagation_pol
     graceful = _set_grace(obj, grace, now) if kind.built_in == "Pod" else False
     if graceful is None:
         return False
+    if propagation_policy not in ("", "Background", *_FINALIZER_OF):
+        raise refusals.unprocessable(f'propagationPolicy: Unsupported value: "{propagation_policy}"')
     if propagation_policy:
-        _set_propagation(metadata, propagation_policy)
+        finalizers = [name for name in metadata.pop("finalizers", ()) if name not in _FINALIZER_OF.values()]
+        finalizers += [_FINALIZER_OF[propagation_policy]] if propagation_policy in _FINALIZER_OF else []
+        metadata |= {"finalizers": finalizers} if finalizers else {}
     if metadata.get("finalizers"):
         _mark(metadata, now, metadata.get("deletionGracePeriodSeconds", 0))
         return False
@@ -70,12 +74,3 @@ def _mark(metadata: Object, now: float, grace: int) -> None:
     metadata["deletionGracePeriodSeconds"] = grace
     if "generation" in metadata:
         metadata["generation"] += 1
-
-
-def _set_propagation(metadata: Object, policy: str) -> None:
-    if policy not in ("Background", *_FINALIZER_OF):
-        raise refusals.unprocessable(f'propagationPolicy: Unsupported value: "{policy}"')
-    finalizers = [name for name in metadata.pop("finalizers", ()) if name not in _FINALIZER_OF.values()]
-    finalizers += [_FINALIZER_OF[policy]] if policy in _FINALIZER_OF else []
-    if finalizers:
-        metadata["finalizers"] = finalizers

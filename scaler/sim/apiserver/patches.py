@@ -234,10 +234,14 @@ class FieldManagers:
 
     def note(self, obj: Object, subresource: str, manager: str, body: Object) -> None:
         """That the manager applied this, in the object's `managedFields` too where it is no subresource."""
-        self.of(obj)[subresource, manager] = body
+        known = self.of(obj)
+        known[subresource, manager] = body
         if not subresource:
-            entries = [_entry(who, known) for (part, who), known in sorted(self.of(obj).items()) if not part]
-            obj["metadata"]["managedFields"] = entries
+            obj["metadata"]["managedFields"] = [
+                {"manager": who, "operation": "Apply", "apiVersion": said["apiVersion"], "fieldsType": "FieldsV1",
+                 "fieldsV1": _fields(said)}
+                for (part, who), said in sorted(known.items()) if not part
+            ]  # fmt: skip
 
     def conflicts(self, obj: Object, subresource: str, manager: str, body: Object) -> list[tuple[str, Path]]:
         """Manager and path of all that `body` would change and others applied."""
@@ -245,18 +249,15 @@ class FieldManagers:
         return _conflicts(obj, body, {who: one for (part, who), one in known if part == subresource and who != manager})
 
 
-def _entry(manager: str, body: Object) -> Object:
+def _fields(body: Object) -> Object:
+    """Of metadata labels and annotations only."""
+
+    def named(value: Any) -> Object:
+        return {f"f:{name}": named(inner) for name, inner in value.items()} if isinstance(value, dict) else {}
+
     wanted = {name: value for name, value in body.items() if name not in ("apiVersion", "kind", "metadata")}
     metadata = {name: value for name, value in body.get("metadata", {}).items() if name in ("labels", "annotations")}
-    fields = _fields(wanted | ({"metadata": metadata} if metadata else {}))
-    return {
-        "manager": manager, "operation": "Apply", "apiVersion": body["apiVersion"], "fieldsType": "FieldsV1",
-        "fieldsV1": fields,
-    }  # fmt: skip
-
-
-def _fields(value: Any) -> Object:
-    return {f"f:{name}": _fields(inner) for name, inner in value.items()} if isinstance(value, dict) else {}
+    return named(wanted | ({"metadata": metadata} if metadata else {}))
 
 
 def _conflicts(live: Any, wanted: Any, others: dict[str, Any], path: Path = ()) -> list[tuple[str, Path]]:

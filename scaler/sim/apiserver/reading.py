@@ -188,7 +188,7 @@ class Watch:
     """One open watch. Ends after `timeout` seconds or when `cut`; always close it."""
 
     bookmark_seconds = 60.0
-    """Between bookmarks; of the class, because tests in real time have no minute to spare."""
+    """Between bookmarks; tests in real time have no minute to spare."""
 
     def __init__(self, store: Store, kind: Kind, namespace: str | None, query: Query, timeout: float) -> None:
         """Raises ExpiredError when the version is not kept any more, UnknownOutcomeError (504) when there was none like
