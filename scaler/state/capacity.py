@@ -12,9 +12,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from scaler.clock import Skew
-from scaler.decide.nodes import NODE_NAME, REPELLING, Amounts, Node, NodeClass, Nodes, PodRequest, Taint, terms_of
+from scaler.decide.nodes import NODE_NAME, REPELLING, Node, NodeClass, Nodes, PodRequest, terms_of
 from scaler.informers.records import NodeFacts
 from scaler.workloads.pod_requests import Requests
 
@@ -35,29 +36,21 @@ class PodLoad(msgspec.Struct, frozen=True, gc=False):
     """Phase Succeeded or Failed: it takes nothing any more."""
 
 
-class _Home(msgspec.Struct, frozen=True, gc=False):
-    """What of a node its pods do not change."""
-
-    node_class: NodeClass
-    allocatable: Amounts
-    have: Mapping[str, int]
-    """Allocatable, less faulty devices."""
-    ready: bool
-    cordoned: bool
-    passing: tuple[Taint, ...]
-
-
 class _Entry(msgspec.Struct, eq=False):
-    """One node and what sits on it. `node` is the value that was made of it last."""
+    """One node and what sits on it."""
 
     facts: NodeFacts | None = None
-    home: _Home | None = None
+    empty: Node | None = None
+    """The node as far as its pods do not change it."""
+    have: Mapping[str, int] = {}
+    """Allocatable, less faulty devices."""
     since: float = 0.0
     used: dict[str, int] = {}
     """By all bound pods that have not ended, those that are terminating included."""
     ending: dict[float, dict[str, int]] = {}
     """By the terminating ones of them, by when they should be gone."""
     node: Node | None = None
+    """What was made of it last."""
 
 
 class CapacityIndex:
@@ -90,7 +83,7 @@ class CapacityIndex:
         if facts is not None and (entry.facts is None or _schedulable(entry.facts) != _schedulable(facts)):
             entry.since = self._now()
         entry.facts = facts
-        entry.home = self._home(facts) if facts is not None else None
+        self._make_empty(entry)
         self._touched[name] = None
 
     def pod_changed(self, old: PodLoad | None, new: PodLoad | None) -> None:
@@ -113,7 +106,7 @@ class CapacityIndex:
                 self._nodes = None
                 self._classes.clear()
                 for entry in self._entries.values():
-                    entry.home = self._home(entry.facts) if entry.facts is not None else None
+                    self._make_empty(entry)
                 self._touched.update(dict.fromkeys(self._entries))
         touched, self._touched = self._touched, {}
         for name in touched:
@@ -139,7 +132,7 @@ class CapacityIndex:
 
     def _look_at(self, name: str, entry: _Entry) -> None:
         """Make the node's value anew unless it is as it was, and forget a node of which nothing is known."""
-        node = self._node(name, entry, entry.home) if entry.home is not None else None
+        node = self._node(entry, entry.empty) if entry.empty is not None else None
         if node is None and not entry.used:
             del self._entries[name]
         if node != entry.node:
@@ -150,39 +143,37 @@ class CapacityIndex:
                 self._names.remove(name)
             entry.node = node
 
-    def _home(self, facts: NodeFacts) -> _Home:
+    def _make_empty(self, entry: _Entry) -> None:
+        """Take in what the node says, as far as the terms of today tell nodes apart."""
+        facts, entry.empty, entry.have = entry.facts, None, {}
+        if facts is None:
+            return
         passing = tuple(taint for taint in facts.taints if taint.key.startswith(PASSING))
         stays = (taint for taint in facts.taints if taint not in passing)
         node_class = self._terms.node_class({**facts.labels, NODE_NAME: facts.name}, stays)
-        return _Home(
+        entry.have = _in_order(facts)
+        entry.empty = Node(
+            name=facts.name,
             node_class=self._classes.setdefault(node_class, node_class),
             allocatable=self._terms.whole(_when_well(facts)),
-            have=_in_order(facts),
+            free=(),
             ready=facts.ready and not facts.unhealthy,
             cordoned=facts.unschedulable,
+            since=entry.since,
             passing=tuple(sorted({t for t in passing if t.effect in REPELLING and t.key not in SAID_OTHERWISE})),
         )
 
-    def _node(self, name: str, entry: _Entry, home: _Home) -> Node:
+    def _node(self, entry: _Entry, empty: Node) -> Node:
         """Amounts are rounded down to whole grains, which loses nothing, unless amounts are still to be added up."""
         resources = self._terms.resources
-        left = tuple(home.have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources)
+        left = tuple(entry.have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources)
         if not entry.ending:
             left = tuple(amount // grain * grain for amount, grain in zip(left, self._terms.grains, strict=True))
-        return Node(
-            name=name,
-            node_class=home.node_class,
-            allocatable=home.allocatable,
-            free=left,
-            ending=tuple(
-                (self._skew.earliest(gone_by), tuple(amounts.get(resource, 0) for resource in resources))
-                for gone_by, amounts in sorted(entry.ending.items())
-            ),
-            ready=home.ready,
-            cordoned=home.cordoned,
-            since=entry.since,
-            passing=home.passing,
+        ending = tuple(
+            (self._skew.earliest(gone_by), tuple(amounts.get(resource, 0) for resource in resources))
+            for gone_by, amounts in sorted(entry.ending.items())
         )
+        return replace(empty, free=left, ending=ending)
 
 
 def _schedulable(facts: NodeFacts) -> bool:
