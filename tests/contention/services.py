@@ -21,15 +21,10 @@ USUAL = {"group0": 1, "group1": 2}
 """As MindIE's deployer has it: decode is scheduled before prefill, whose service it may be."""
 
 
-def _priority_class(name: str, value: int) -> Object:
-    return jobs.manifest(PRIORITY_CLASSES, name, value=value)
-
-
-PRIORITIES = [_priority_class(name, value) for name, value in USUAL.items()]
+OPTED_IN = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true"}
+"""Labels of a namespace for admission, and for pods that Ascend Operator makes."""
 RULE = "rule"
 """The name of every rule, in a namespace of its own."""
-FOREIGN = "training"
-"""The namespace of pods of another tenant."""
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -62,54 +57,42 @@ class Service(msgspec.Struct, frozen=True):
         """What its jobs' PriorityClasses make it worth."""
         return self.priority or max(USUAL.values())
 
-    def priority_class(self, group: str) -> str:
-        return f"service-{self.priority}" if self.priority else group
-
     def manifests(self) -> list[Object]:
-        prefills, decodes = self.jobs or self.ladder[0]
-        rule = jobs.rule_config_map(self._rule(), RULE, self.name, **self.annotations)
-        names = [*(f"p{n}" for n in range(prefills)), *(f"d{n}" for n in range(decodes))]
-        labels = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true"} if self.beside else {}
-        space = jobs.manifest(NAMESPACES, self.name, labels=labels)
-        own = [_priority_class(self.priority_class(""), self.priority)] if self.priority else []
-        return [space, *PRIORITIES, *own, rule, *(self._job(name) for name in names)]
+        priorities = USUAL | ({f"service-{self.priority}": self.priority} if self.priority else {})
+        ratios = (dict(zip(GROUPS.values(), ratio, strict=True)) for ratio in self.ladder)
+        document = jobs.rule_document(*ratios, pods=self.pods)
+        numbers = zip(GROUPS, self.jobs or self.ladder[0], strict=True)
+        return [
+            jobs.manifest(NAMESPACES, self.name, labels=OPTED_IN if self.beside else {}),
+            *(jobs.manifest(PRIORITY_CLASSES, name, value=value) for name, value in priorities.items()),
+            jobs.rule_config_map(document, RULE, self.name, **self.annotations),
+            *(self._job(letter, n) for letter, number in numbers for n in range(number)),
+        ]
 
-    def _rule(self) -> str:
-        return jobs.rule_document(
-            *(dict(zip(GROUPS.values(), one, strict=True)) for one in self.ladder), pods=self.pods
-        )
-
-    def _job(self, name: str) -> Object:
-        group, pod = GROUPS[name[0]], {"metadata": {"labels": {}}, "spec": pod_spec(self.kind, self.scheduler)}
+    def _job(self, letter: str, number: int) -> Object:
+        group = GROUPS[letter]
+        pod = jobs.template(schedulerName=self.scheduler, nodeSelector={KIND: self.kind} if self.kind else {})
         job = jobs.job(
-            f"{self.name}-{name}", group, pods=self.pods, rule=RULE, namespace=self.name, job_id=self.name, pod=pod
-        )
-        job["spec"]["schedulerName"] = self.scheduler
-        job["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": self.priority_class(group)}}
+            f"{self.name}-{letter}{number}", group, pods=self.pods, rule=RULE, namespace=self.name, job_id=self.name,
+            pod=pod,
+        )  # fmt: skip
+        priority_class = f"service-{self.priority}" if self.priority else group
+        job["spec"] |= {
+            "schedulerName": self.scheduler, "runPolicy": {"schedulingPolicy": {"priorityClass": priority_class}}
+        }  # fmt: skip
         return job
-
-
-def pod_spec(kind: str, scheduler: str) -> Object:
-    """One container that takes all eight NPUs of a node."""
-    npus = {"huawei.com/Ascend910": "8"}
-    container = {"name": "ascend", "image": "x", "resources": {"requests": npus, "limits": npus}}
-    return {"schedulerName": scheduler, "nodeSelector": {KIND: kind} if kind else {}, "containers": [container]}
 
 
 def training(count: int, first: int = 0) -> list[Object]:
     """Pods of another tenant, bound by the default scheduler."""
-    return [
-        jobs.manifest(PODS, f"train-{n}", FOREIGN, spec=pod_spec("", "default-scheduler"))
-        for n in range(first, first + count)
-    ]
+    spec = jobs.template(schedulerName="default-scheduler")["spec"]
+    return [jobs.manifest(PODS, f"train-{n}", "training", spec=spec) for n in range(first, first + count)]
 
 
 def written(folder: Path, name: str, manifests: Sequence[Object]) -> Path:
     """A file for a scenario."""
     path = folder / f"{name}.json"
-    path.write_text(
-        json.dumps({"apiVersion": "v1", "kind": "List", "metadata": {"name": name}, "items": list(manifests)})
-    )
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)}))
     return path
 
 
