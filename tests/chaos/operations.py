@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, LEASES, PODS, Object, PatchType
+from scaler.kube.api import (
+    ASCEND_JOBS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    ELASTIC_SERVICES,
+    LEASES,
+    PODS,
+    Object,
+    PatchType,
+    Resource,
+)
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import exit_pod
@@ -39,20 +48,23 @@ FATES = {
 }
 RESTORED = 120.0
 """Seconds in which everything has found its way back after a restore of etcd."""
-UNDER = "node under it lost"
 DECODE = (world.GROUPS[1], kinds.GROUPS[1])
+
+
+class NothingThereError(Exception):
+    """There is nothing to do it to."""
 
 
 class Operations:
     """`ladders` has the ladder that the user wrote last, per service; `specs` the instances and the image that the
-    user of a service whose pods others make wrote last."""
+    user of a service whose pods others make wrote last; `healthy` is about the healthy service, where there is one."""
 
     def __init__(self, cluster: SimCluster, clock: Clock, planned: World, replicas: list[Replica]) -> None:
         self.ladders: dict[str, tuple[Ratio, ...]] = {service.name: service.ladder for service in planned.services}
-        self._first_ladders = dict(self.ladders)
         self.specs: dict[str, tuple[Ratio, str]] = {
             service.name: (service.jobs, kinds.Spot().image) for service in planned.services
         }
+        self.healthy: HealthyTenant | None = None
         self._applied: dict[str, Sequence[Object]] = {}
         self._cluster = cluster
         self._clock = clock
@@ -60,14 +72,12 @@ class Operations:
         self._replicas = replicas
         self._taken: list[tuple[str, str]] = []
         self._furnished = clock.now() + 1.0
-        self.healthy: HealthyTenant | None = None
-        """Of the healthy service, where there is one."""
 
     async def do(self, event: Event) -> bool:
         """Whether there was anything to do it to."""
         try:
             await self._do(event)
-        except KubeError:
+        except (KubeError, NothingThereError):
             return False
         return True
 
@@ -79,22 +89,27 @@ class Operations:
         elif event.what.startswith("hostile "):
             await self._hostile(event)
         elif event.what == "healthy hurt":
-            await self._hurt(event)
+            assert self.healthy is not None
+            self.healthy.expect(event.amount)
+            await self._end(event, self._cluster.peek(PODS, HEALTHY.namespace)[:1])
         elif event.what == "clock stepped":
             self._replicas[int(event.subject)].ahead += event.amount
         elif event.subject:
             await self._to_service(event, self._world.service_of(event.subject))
         else:
-            await self._to_cluster(event)
+            await self._to_cluster(event.what, event.amount)
 
     async def _to_service(self, event: Event, service: Service) -> None:
         if event.what.startswith(("job ", "group label", "rule label", "name taken")):
             await self._to_job(event, service)
         elif event.what.startswith(("pod ", "instance ")):
-            await self._end(event, service.namespace, _victims(event, self._instances(service, event.subject)))
-        elif event.what == UNDER:
+            await self._end(event, _victims(event, self._instances(service, event.subject)))
+        elif event.what == "node under it lost":
             found = self._instances(service, event.subject)
-            await self._lose_node([pod for one in found if one.group in DECODE for pod in one.pods])
+            pods = [pod for one in found if one.group in DECODE for pod in one.pods if objects.phase(pod) == "Running"]
+            if not pods:
+                raise NothingThereError
+            await self.fate(objects.node_of(pods[0]), NodeFate.NOT_READY)
         elif event.what == SCALED or event.what.startswith("rule "):
             await self._to_rule(event, service)
         else:
@@ -104,37 +119,27 @@ class Operations:
         spec = next(spec for spec in self._world.nodes if spec.name == node)
         await change_node(self._cluster, spec, fate)
 
-    async def _to_cluster(self, event: Event) -> None:
-        what = event.what
+    async def _to_cluster(self, what: str, seconds: float = 0.0) -> None:
         if what == "compaction":
             self._cluster.compact()
-        elif what == "watches cut":
-            self._cut_watches()
-        elif what == "etcd restored":
-            self._restore(event.amount)
         elif what == "lease deleted":
             await self._cluster.delete(LEASES, "default", LEASE)
         elif what == "lease emptied":
-            emptied = {"spec": {"holderIdentity": ""}}
-            await self._cluster.patch(LEASES, "default", LEASE, emptied, patch_type=PatchType.MERGE)
+            await self._merge(LEASES, "default", LEASE, {"spec": {"holderIdentity": ""}})
         elif what == "operator comes":
             self._cluster.apply([deployment()])
-        else:
+        elif what == "operator goes":
             await self._cluster.delete(DEPLOYMENTS, OPERATOR_NAMESPACE, DEPLOYMENT)
-
-    def _cut_watches(self) -> None:
-        self._cluster.cut_all_watches()
-        for replica in self._replicas:
-            if replica.life is not None:
-                replica.life.cut_watches()
-
-    def _restore(self, seconds: float) -> None:
-        """What was bound in these seconds is not there any more, or not bound."""
-        then = max(self._clock.now() - seconds, self._furnished)
-        self._cluster.restore(self._cluster.server.store.back_up(then))
-        self._cut_watches()
-        if self.healthy is not None:
-            self.healthy.expect(RESTORED, hurt=RESTORED)
+        else:
+            if what == "etcd restored":  # what was bound since is not there any more, or not bound
+                then = max(self._clock.now() - seconds, self._furnished)
+                self._cluster.restore(self._cluster.server.store.back_up(then))
+            self._cluster.cut_all_watches()
+            for replica in self._replicas:
+                if replica.life is not None:
+                    replica.life.cut_watches()
+            if what == "etcd restored" and self.healthy is not None:
+                self.healthy.expect(RESTORED, hurt=RESTORED)
 
     async def _hostile(self, event: Event) -> None:
         """What is refused has been tried."""
@@ -147,32 +152,25 @@ class Operations:
         found = [(kind, obj) for kind in (ASCEND_JOBS, CONFIG_MAPS, PODS)
                  for obj in self._cluster.peek(kind, hostile.NAMESPACE)]  # fmt: skip
         if not found:
-            raise NotFoundError(404, "NotFound", "it has written nothing")
+            raise NothingThereError
         for number in range(int(event.amount)):
             kind, obj = die.choice(found)
-            made = {"annotations": {"touched": str(number)}} if event.what == "hostile flood" else _relabelled(die)
+            made: Object = {"annotations": {"touched": str(number)}}
+            if event.what != "hostile flood":
+                made = {"labels": hostile.some_labels(die), "annotations": hostile.some_annotations(die)}
             with contextlib.suppress(KubeError):
-                await self._cluster.patch(
-                    kind, hostile.NAMESPACE, objects.name(obj), {"metadata": made}, patch_type=PatchType.MERGE
-                )
+                await self._merge(kind, hostile.NAMESPACE, objects.name(obj), {"metadata": made})
 
-    async def _hurt(self, event: Event) -> None:
-        """One instance of the healthy service is killed, and must be back in `amount` seconds."""
-        pods = self._cluster.peek(PODS, HEALTHY.namespace)
-        assert self.healthy is not None
-        self.healthy.expect(event.amount)
-        await self._end(event, HEALTHY.namespace, pods[:1])
-
-    async def _end(self, event: Event, namespace: str, pods: Sequence[Object]) -> None:
-        """They fail, are evicted, or are gone at once. NotFoundError when there are none."""
+    async def _end(self, event: Event, pods: Sequence[Object]) -> None:
+        """They fail, are evicted, or are gone at once."""
         if not pods:
-            raise NotFoundError(404, "NotFound", "no pods")
+            raise NothingThereError
         for pod in pods:
             if event.what == "pod failed":
                 await exit_pod(self._cluster, pod, now=self._clock.now(), code=1)
             else:
                 grace = None if event.what == "pod evicted" else 0
-                await self._cluster.delete(PODS, namespace, objects.name(pod), grace_period_seconds=grace)
+                await self._cluster.delete(PODS, objects.namespace(pod), objects.name(pod), grace_period_seconds=grace)
 
     def _instances(self, service: Service, subject: str) -> list[Instance]:
         """The one of the job that is the subject, or all of the service; pods that outlive their job count."""
@@ -185,35 +183,25 @@ class Operations:
         ]
         return [Instance(service.key, world.group_of(subject), subject, len(pods), pods=pods)]
 
-    async def _lose_node(self, pods: list[Object]) -> None:
-        """The node of the first of these pods that runs is no longer ready."""
-        nodes = [objects.node_of(pod) for pod in pods if objects.phase(pod) == "Running"]
-        if not nodes:
-            raise NotFoundError(404, "NotFound", "no pod runs")
-        await self.fate(nodes[0], NodeFate.NOT_READY)
-
     async def _to_job(self, event: Event, service: Service) -> None:
+        place = (service.namespace, event.subject)
         job = world.server_job(service, event.subject)
         if event.what == "name taken":
-            name = f"{event.subject}-master-0"
-            await self._cluster.create(PODS, service.namespace, world.foreign_pod(service.namespace, name))
-            self._taken.append((service.namespace, name))
-            return
-        if event.what == "job applied":
-            with contextlib.suppress(NotFoundError):
-                await self._cluster.get(ASCEND_JOBS, service.namespace, event.subject)
-                return
-            await self._cluster.create(ASCEND_JOBS, service.namespace, job)
-            return
-        if event.what == "group label changed":
-            await self._relabel(service, event.subject, {"mind-cluster/group-name": "group1"})
-            return
-        if event.what == "rule label removed":
-            await self._relabel(service, event.subject, {"mind-cluster/scaling-rule": None})
-            return
-        await self._cluster.delete(ASCEND_JOBS, service.namespace, event.subject)
-        if event.what == "job applied anew":
-            await self._cluster.create(ASCEND_JOBS, service.namespace, job)
+            self._taken.append((service.namespace, f"{event.subject}-master-0"))
+            await self._cluster.create(PODS, service.namespace, world.foreign_pod(*self._taken[-1]))
+        elif event.what == "job applied":
+            try:
+                await self._cluster.get(ASCEND_JOBS, *place)
+            except NotFoundError:
+                await self._cluster.create(ASCEND_JOBS, service.namespace, job)
+        elif event.what == "group label changed":
+            await self._relabel(*place, {"mind-cluster/group-name": "group1"})
+        elif event.what == "rule label removed":
+            await self._relabel(*place, {"mind-cluster/scaling-rule": None})
+        else:
+            await self._cluster.delete(ASCEND_JOBS, *place)
+            if event.what == "job applied anew":
+                await self._cluster.create(ASCEND_JOBS, service.namespace, job)
 
     async def _to_makers(self, event: Event, service: Service) -> None:
         (prefill, decode), image = self.specs[service.name]
@@ -224,7 +212,7 @@ class Operations:
             self.specs[service.name] = ((prefill, decode), f"server:{number}")
         elif event.what == "applied anew" and service.kind is kinds.ASCEND_JOBS:
             # Ascend Operator takes the pods of the job before for the new one's, and never looks again when they go.
-            raise NotFoundError(404, "NotFound", "not with this operator")
+            raise NothingThereError
         elif event.what == "applied anew":
             await apply_pruned(self._cluster, (), self._applied[service.name])
         await self.apply(service)
@@ -235,22 +223,20 @@ class Operations:
         await apply_pruned(self._cluster, made, before)
         self._applied[service.name] = made
 
-    async def _scale(self, service: Service, number: int) -> None:
-        """NotFoundError while there is no object about it yet."""
-        found = view_of(self._cluster).elastic_service(service.namespace, service.name)
-        if found is None:
-            raise NotFoundError(404, "NotFound", "no ElasticService")
-        patch, place = {"spec": {"replicas": number}}, (service.namespace, objects.name(found))
-        await self._cluster.patch(ELASTIC_SERVICES, *place, patch, patch_type=PatchType.MERGE)
+    async def _relabel(self, namespace: str, job: str, labels: Mapping[str, str | None]) -> None:
+        await self._merge(ASCEND_JOBS, namespace, job, {"metadata": {"labels": dict(labels)}})
 
-    async def _relabel(self, service: Service, job: str, labels: dict[str, str | None]) -> None:
-        patch = {"metadata": {"labels": labels}}
-        await self._cluster.patch(ASCEND_JOBS, service.namespace, job, patch, patch_type=PatchType.MERGE)
+    async def _merge(self, kind: Resource, namespace: str, name: str, patch: Object) -> None:
+        await self._cluster.patch(kind, namespace, name, patch, patch_type=PatchType.MERGE)
 
     async def _to_rule(self, event: Event, service: Service) -> None:
         number = int(event.amount)
         if event.what == SCALED:
-            await self._scale(service, number)
+            found = view_of(self._cluster).elastic_service(service.namespace, service.name)
+            if found is None:
+                raise NothingThereError
+            replicas = {"spec": {"replicas": number}}
+            await self._merge(ELASTIC_SERVICES, service.namespace, objects.name(found), replicas)
         elif event.what == "rule deleted":
             await self._cluster.delete(CONFIG_MAPS, service.namespace, service.name)
         elif event.what == "rule broken":
@@ -259,7 +245,7 @@ class Operations:
             self.write_rule(service, paused="true")
         else:
             if event.what == "rule edited":
-                self.ladders[service.name] = edited(self._first_ladders[service.name], number)
+                self.ladders[service.name] = edited(service.ladder, number)
             self.write_rule(service)
 
     def write_rule(self, service: Service, text: str | None = None, **annotations: str) -> None:
@@ -269,13 +255,16 @@ class Operations:
     async def heal(self, lost_nodes: tuple[str, ...]) -> None:
         """Everything that users and machines broke is mended: nodes but the lost ones, labels, rules, names. What
         others make is applied once more."""
-        self.free_names()
+        for namespace, name in self._taken:
+            pods = {objects.name(pod): pod for pod in self._cluster.peek(PODS, namespace)}
+            if name in pods and not objects.owner_uid(pods[name]):
+                self._cluster.server.delete(PODS, namespace, name, grace_period_seconds=0)
         for node in self._world.nodes:
             with contextlib.suppress(NotFoundError):
                 await self.fate(node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY)
         if not self._world.gated:
             with contextlib.suppress(NotFoundError):
-                await self._to_cluster(Event(0.0, "operator goes"))
+                await self._to_cluster("operator goes")
         self._throw_out()
         for replica in self._replicas:
             replica.ahead = 0.0
@@ -289,7 +278,7 @@ class Operations:
                 name = objects.name(job)
                 if name in service.job_names():
                     labels = world.server_job(service, name)["metadata"]["labels"]
-                    await self._relabel(service, name, dict(labels))
+                    await self._relabel(service.namespace, name, labels)
 
     def _throw_out(self) -> None:
         """The hostile tenant has to go, and all that it wrote."""
@@ -299,37 +288,22 @@ class Operations:
                 if not ours and (kind == ASCEND_JOBS or not objects.owner_uid(obj)):
                     self._cluster.server.delete(kind, hostile.NAMESPACE, objects.name(obj), grace_period_seconds=0)
 
-    def free_names(self) -> None:
-        for namespace, name in self._taken:
-            pods = {objects.name(pod): pod for pod in self._cluster.peek(PODS, namespace)}
-            if name in pods and not objects.owner_uid(pods[name]):
-                self._cluster.server.delete(PODS, namespace, name, grace_period_seconds=0)
-
 
 def _victims(event: Event, found: list[Instance]) -> list[Object]:
     """Instances and pods are chosen by the event's number; only a pod on a node can fail."""
     pods = [pod for one in found for pod in one.pods if event.what != "pod failed" or objects.node_of(pod)]
-    if not pods:
-        return []
-    if event.what == "instance killed":
+    if event.what == "instance killed" and pods:
         with_pods = [one for one in found if one.pods]
         return with_pods[int(event.amount) % len(with_pods)].pods
-    return [pods[int(event.amount) % len(pods)]]
-
-
-def _relabelled(die: random.Random) -> dict[str, Any]:
-    return {"labels": hostile.some_labels(die), "annotations": hostile.some_annotations(die)}
+    return [pods[int(event.amount) % len(pods)]] if pods else []
 
 
 def edited(ladder: tuple[Ratio, ...], number: int) -> tuple[Ratio, ...]:
     """Another valid ladder: more or fewer prefill instances at the top, or another minimum."""
-    (prefill, decode), rest = ladder[0], ladder[1:]
-    match number % 4:
-        case 0:
-            return ((prefill + 1, decode), *ladder)
-        case 1:
-            return rest or ((1, 1),)
-        case 2:
-            return (*ladder, (1, 1)) if ladder[-1] != (1, 1) else ladder
-        case _:
-            return ((prefill, decode + 1), *rest)
+    (prefill, decode), *rest = ladder
+    return (
+        ((prefill + 1, decode), *ladder),
+        tuple(rest) or ((1, 1),),
+        (*ladder, (1, 1)) if ladder[-1] != (1, 1) else ladder,
+        ((prefill, decode + 1), *rest),
+    )[number % 4]
