@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from scaler.decide.invariants import violations
 from scaler.decide.world import NOBODY, Admit, Decision, Evict, Instance, Plan, Service, World
-from scaler.rules.rule import Ratio
 from tests.chaos.witness import Witness
 from tests.chaos.writes import Writes
+from tests.decide.contract import Counts, limited, target_of
 
 DUE_BACK = 300.0
 """Seconds after their grace period for which the room of ending pods is still to come."""
@@ -38,14 +38,11 @@ class Decisions:
             self._witness.fail(f"{life}: {found}")
         for plan in decision.plans:
             self.targets[str(plan.key)] = dict(plan.target)
+            evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
+            self._writes.evicted.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
             if plan.actions:
-                self._note(life, plan)
-
-    def _note(self, life: str, plan: Plan) -> None:
-        evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
-        self._writes.evicted.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
-        actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)
-        self._witness.note(f"{life} decides for {plan.key}: target {plan.target}: {actions}")
+                actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)
+                self._witness.note(f"{life} decides for {plan.key}: target {plan.target}: {actions}")
 
 
 def wrong(world: World, decision: Decision) -> Iterator[str]:
@@ -59,15 +56,9 @@ def wrong(world: World, decision: Decision) -> Iterator[str]:
             yield from _wrong_admissions(service, plan)
 
 
-def _ratios(service: Service) -> list[Ratio]:
-    """3c: as if those larger than the smallest with `spec.replicas` instances were not there."""
+def _ratios(service: Service) -> list[Counts]:
     assert service.rule is not None
-    ratios = list(service.rule.ratios)
-    if not service.replicas:
-        return [Ratio(dict.fromkeys(service.rule.groups, 0), {})]
-    return ratios[
-        max((at for at, one in enumerate(ratios) if sum(one.counts.values()) >= service.replicas), default=0) :
-    ]
+    return limited([ratio.counts for ratio in service.rule.ratios], service.replicas)
 
 
 def _wrong_drains(service: Service, plan: Plan, drained: set[str]) -> Iterator[str]:
@@ -79,7 +70,7 @@ def _wrong_drains(service: Service, plan: Plan, drained: set[str]) -> Iterator[s
     for group in {one.group for one in mine}:
         own = [one for one in service.instances if one.group == group and one.bound]
         runs, lost = sum(map(_runs, own)), sum(_runs(one) and one.uid in drained for one in own)
-        most = _ratios(service)[0].of(group or "")
+        most = _ratios(service)[0].get(group or "", 0)
         if len(own) - sum(one in mine for one in own) < most or (lost and runs - lost < most):
             yield f"3c anew: {lost} of {runs} running {group} of {plan.key} are drained, the ratio has {most}"
 
@@ -87,16 +78,18 @@ def _wrong_drains(service: Service, plan: Plan, drained: set[str]) -> Iterator[s
 def _wrong_admissions(service: Service, plan: Plan) -> Iterator[str]:
     assert service.rule is not None
     admitted = {action.uid for action in plan.actions if isinstance(action, Admit)}
-    ratio = _target(service, _ratios(service))
+    ratios, own = _ratios(service), service.instances
+    live = Counter(one.group or "" for one in own if not (one.owner_deleting or one.owner_finished))
+    ratio = ratios[target_of(ratios, Counter(one.group or "" for one in own if _runs(one)), live)[0]]
     for group in service.rule.groups:
         own = [instance for instance in service.instances if instance.group == group]
         more = [instance for instance in own if instance.uid in admitted]
         out = [instance for instance in own if _runs(instance) or _is_coming(instance)]
         before, after = _places(out), _places([*out, *more])
-        if more and after > max(ratio.of(group), before):
+        if more and after > max(ratio.get(group, 0), before):
             yield (
                 f"S1 anew: {plan.key}: {len(more)} of {group} admitted beside {before}, though the target is "
-                f"{ratio.counts}: {', '.join(instance.name for instance in more)}"
+                f"{dict(ratio)}: {', '.join(instance.name for instance in more)}"
             )
 
 
@@ -107,7 +100,7 @@ def _wrong_evictions(world: World, service: Service, plan: Plan, drained: set[st
     evicted = {action.uid for action in actions}
     if not evicted or service.rule is None:
         return
-    minimum = _ratios(service)[-1].counts
+    minimum = _ratios(service)[-1]
     runs = Counter(one.group for one in service.instances if _runs(one))
     lost = Counter(one.group for one in service.instances if one.uid in evicted and _runs(one))
     if any(action.beneficiary != str(plan.key) for action in actions):
@@ -153,19 +146,6 @@ def _places(out: list[Instance]) -> int:
     outdated = Counter(one.owner for one in out if one.outdated and one.owner and _runs(one))
     newest = Counter(one.owner for one in out if not one.outdated)
     return len(out) - (outdated & newest).total()
-
-
-def _target(service: Service, ratios: list[Ratio]) -> Ratio:
-    """From the last ratio upward the first that is not satisfied, of those for which there are jobs."""
-    possible = [ratio for ratio in ratios if all(_live(service, g) >= n for g, n in ratio.counts.items())]
-    for ratio in reversed(possible):
-        if any(sum(_runs(i) for i in service.instances if i.group == g) < n for g, n in ratio.counts.items()):
-            return ratio
-    return possible[0] if possible else ratios[-1]
-
-
-def _live(service: Service, group: str) -> int:
-    return sum(i.group == group and not (i.owner_deleting or i.owner_finished) for i in service.instances)
 
 
 def _runs(instance: Instance) -> bool:

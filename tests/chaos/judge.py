@@ -20,6 +20,7 @@ from tests.chaos.operations import Operations
 from tests.chaos.view import Instance, View, view_of
 from tests.chaos.witness import Witness
 from tests.chaos.world import Service, World, training_job
+from tests.decide.contract import target_of
 from tests.simulation.kinds import Ratio
 
 
@@ -59,9 +60,11 @@ class AtRest(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> Ratio:
-        """What the service works towards: the smallest ratio not yet satisfied, of those for which there are jobs."""
-        reachable = [ratio for ratio in self.ladder if self.covers(ratio)] or [self.ladder[-1]]
-        return next((ratio for ratio in reversed(reachable) if not self.satisfies(ratio)), reachable[0])
+        """What the service works towards (3.2)."""
+        ratios = [dict(zip(self.service.groups, ratio, strict=True)) for ratio in self.ladder]
+        live = Counter(one.group for one in self.instances)
+        running = Counter(one.group for one in self.instances if one.whole)
+        return self.ladder[target_of(ratios, running, live)[0]]
 
     @property
     def rolls(self) -> bool:
@@ -101,14 +104,12 @@ class Judge:
             own = [one for one in self._view.instances if one.service == service.key]
             ladder = self._operations.ladders[service.name]
             found = self._limited(AtRest(service, own, ladder, self._view.free("pool").count(service.pool)))
-            if service.kind is not None:
-                self._released_whole(found)
-                gaps += self._rolled_out(found)
-                continue
             self._whole_or_nothing(found)
-            self._no_surplus_waits(found)
-            if not self._world.shared:
-                gaps += self._largest_ratio(found)
+            if service.kind is not None:
+                gaps += self._rolled_out(found)
+            else:
+                self._no_surplus_waits(found)
+                gaps += [] if self._world.shared else self._largest_ratio(found)
         return gaps
 
     def _limited(self, found: AtRest) -> AtRest:
@@ -157,38 +158,32 @@ class Judge:
                     self._fail(f"S8: {resource.plural} {objects.name(obj)} outlived its job")
 
     def _whole_or_nothing(self, found: AtRest) -> None:
-        """S2: all of an instance or none of it; what is left of a broken one waits until there is a slot for it."""
+        """S2: all of an instance is made, or released where others make it, or none of it; what is left of a broken one
+        waits until there is a slot for it."""
         groups = {objects.owner_uid(g) for g in self._cluster.peek(POD_GROUPS, found.service.namespace)}
+        by_others = found.service.kind is not None
         for one in found.instances:
             pods = len(one.released)
-            if pods not in (0, one.size) and not self._may_wait(one, found):
+            half = one.half if by_others else pods not in (0, one.size)
+            if half and not self._may_wait(one, found):
                 self._fail(f"S2: {one.name} has {pods} of {one.size} pods at rest")
-            if (objects.uid(one.job) in groups) != (pods > 0):
+            if not by_others and (objects.uid(one.job) in groups) != (pods > 0):
                 self._fail(f"S2: {one.name} has {pods} pods and a PodGroup that does not fit them")
-
-    def _released_whole(self, found: AtRest) -> None:
-        """S2 of pods that others make: all of an instance is released or none of it."""
-        for one in found.instances:
-            if one.half and not self._may_wait(one, found):
-                self._fail(f"S2: {one.name} is half released at rest")
 
     def _rolled_out(self, found: AtRest) -> list[str]:
         """3.8 and L1 of pods that others make. During a rollout that cannot end there are no numbers to reach."""
         if found.rolls:
             self.half_made = True
-            if self._must_end(found):
+            # Of instances none of which has to be held, with nodes for one more of each group, it must end.
+            replicas = self._operations.specs[found.service.name][0]
+            none_held = all(number <= most for number, most in zip(replicas, found.ladder[0], strict=True))
+            if none_held and found.free >= sum(found.service.pods):
                 self._fail(f"3.8: the rollout of {found.service.name} does not end")
             return [f"{found.service.name}: its rollout does not end"]
         self.half_made |= any(one.bound and len(one.bound) < one.size for one in found.instances)
         self._no_surplus_waits(found)
         self._reached(found)
         return []
-
-    def _must_end(self, found: AtRest) -> bool:
-        """A rollout of instances none of which has to be held, with nodes for one more of each group."""
-        replicas = self._operations.specs[found.service.name][0]
-        none_held = all(number <= most for number, most in zip(replicas, found.ladder[0], strict=True))
-        return none_held and found.free >= sum(found.service.pods)
 
     def _may_wait(self, half: Instance, found: AtRest) -> bool:
         """Whether what is bound of an instance has no slot to be completed in: others fill its group."""
@@ -213,7 +208,10 @@ class Judge:
         could = next((r for r in found.ladder if found.covers(r) and service.nodes_for(r) <= everywhere), (0, 0))
         if could == reached:
             return []
-        if self._mindie_should_have_helped(found):
+        # Below the minimum for want of a decode instance while a prefill instance more than the minimum's runs:
+        prefill, decode = (sum(one.whole for one in found.of(group)) for group in service.groups)
+        waits = any(one.released and not one.bound for one in found.of(service.groups[1]))
+        if service.mindie and waits and prefill > found.ladder[-1][0] and decode < found.ladder[-1][1]:
             self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {found}")
         return [f"{service.name} stays at {reached}, {could} needs bound pods to go: {found}"]
 
@@ -225,12 +223,6 @@ class Judge:
             return reached
         self._fail(f"L1: {found.service.name} reached {reached}, {within} was attainable: {found}")
         return None
-
-    def _mindie_should_have_helped(self, found: AtRest) -> bool:
-        """Below the minimum for want of a decode instance while a prefill instance more than the minimum's runs."""
-        prefill, decode = (sum(one.whole for one in found.of(group)) for group in found.service.groups)
-        waits = any(one.released and not one.bound for one in found.of(found.service.groups[1]))
-        return found.service.mindie and waits and prefill > found.ladder[-1][0] and decode < found.ladder[-1][1]
 
 
 def agrees(said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: AbstractSet[str]) -> bool:
@@ -244,12 +236,10 @@ def agrees(said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: Abstr
         return False
     others = [v for v in verdicts if said[v.name] not in (v.reason.value, "Revoked")]
     others = [v for v in others if not (v.uid in had_turn and (said[v.name], v.state) == ("Broken", State.ADMITTED))]
-    return all(_only_order_differs(said, other, verdicts, had_turn) for other in others)
-
-
-def _only_order_differs(
-    said: Mapping[str, str], other: Verdict, verdicts: Sequence[Verdict], had_turn: AbstractSet[str]
-) -> bool:
-    held = [v for v in verdicts if v.group == other.group and v.state is State.HELD]
-    words = Counter(said[v.name] for v in held if said[v.name] != "Revoked")
-    return other in held and any(v.uid in had_turn for v in held) and words <= Counter(v.reason.value for v in held)
+    for other in others:
+        held = [v for v in verdicts if v.group == other.group and v.state is State.HELD]
+        words = Counter(said[v.name] for v in held if said[v.name] != "Revoked")
+        only_order = words <= Counter(v.reason.value for v in held)
+        if other not in held or not any(v.uid in had_turn for v in held) or not only_order:
+            return False
+    return True

@@ -122,7 +122,10 @@ class Writes:
         while times[0] < now - WINDOW:
             times.popleft()
         self.busiest = max(self.busiest, len(times))
-        if len(times) >= self._bound(now) and life not in self._stormed:
+        while self._orders and self._orders[0][0] < now - WINDOW - FOLLOWED:
+            self._orders.popleft()
+        bound = self._storm_bound + ORDERED * sum(moved for _, moved in self._orders)
+        if len(times) >= bound and life not in self._stormed:
             self._stormed.add(life)
             self.fail(f"storm: {life} sent {len(times)} writes in {WINDOW:g} s")
 
@@ -132,11 +135,6 @@ class Writes:
             self._in_vain[_write(life, request)] += 1
         else:
             self._in_vain.pop(_write(life, request), None)
-
-    def _bound(self, now: float) -> float:
-        while self._orders and self._orders[0][0] < now - WINDOW - FOLLOWED:
-            self._orders.popleft()
-        return self._storm_bound + ORDERED * sum(moved for _, moved in self._orders)
 
     def see(self, change: Change) -> None:
         """One commit in the store."""
@@ -148,28 +146,19 @@ class Writes:
             self._ruled.add(pod["metadata"]["uid"])
             self._shared.add(f"podgroup-{objects.owner_uid(pod) or pod['metadata']['uid']}")
         elif change.resource == ELASTIC_SERVICES and change.before is not None and self._actor is None:
-            self._ordered(change.before.object, change.after.object)
+            size = self._sizes.get(change.after.object["spec"]["rule"], 0)
+            pair = (change.before.object, change.after.object)
+            was, now = (min(size, obj["spec"].get("replicas", size)) for obj in pair)
+            self._orders.extend([(self._clock.now(), abs(was - now))] if was != now else [])
         who = self._actor[0] if self._actor else "-"
         self.witness.note(f"{change.version} {change.type.value} {change.resource.plural} {'/'.join(change.key)} {who}")
         # A namespace that a restore took comes back with the first object in it.
         if self._actor is not None and not change.resource == NAMESPACES != self._actor[1].resource:
             self._judge(change, *self._actor)
 
-    def _ordered(self, before: Object, after: Object) -> None:
-        size = self._sizes.get(after["spec"]["rule"], 0)
-        was, now = (min(size, obj["spec"].get("replicas", size)) for obj in (before, after))
-        if was != now:
-            self._orders.append((self._clock.now(), abs(was - now)))
-
     def _judge(self, change: Change, life: str, request: Request, late: bool) -> None:
         what = f"{life} {request.verb} {request.resource.plural} {'/'.join(change.key)}"
         self.counts[f"{'late ' if late else ''}{request.verb} {request.resource.plural}"] += 1
-        judged = {
-            ASCEND_JOBS: self._job,
-            CONFIG_MAPS: self._config_map,
-            DISRUPTION_BUDGETS: self._budget,
-            ELASTIC_SERVICES: self._elastic_service,
-        }
         if change.resource == LEASES:
             if change.key[1] != LEASE:
                 self.fail(f"S8: {what}: not its Lease")
@@ -188,11 +177,8 @@ class Writes:
             self._instance_object(change, what)
             if not late and change.resource != PODS and change.type is EventType.DELETED:
                 self._left_alone(change, what)
-        elif change.resource != EVENTS:
-            judged.get(change.resource, self._unknown)(change, what)
-
-    def _unknown(self, _: Change, what: str) -> None:
-        self.fail(f"S8: {what}: not a kind that it may write")
+        elif change.resource != EVENTS and (wrong := _wrong_object(change)):
+            self.fail(f"S8: {what}: {wrong}")
 
     def _keeps(self, change: Change, request: Request) -> bool:
         """A patch that means this one pod, of an instance of ours, and says only whether evictions are kept from it."""
@@ -244,7 +230,7 @@ class Writes:
     def _instance_object(self, change: Change, what: str) -> None:
         subject = change.after.object if change.before is None else change.before.object
         labels = self._jobs.get(objects.owner_uid(subject))
-        if labels is None or not ("mind-cluster/scaling-rule" in labels or {"app", "jobID"} <= labels.keys()):
+        if labels is None or not _is_ours(labels):
             self.fail(f"S8: {what}: of no job of ours")
         if change.before is None:
             return
@@ -271,36 +257,39 @@ class Writes:
         else:
             self.fail(f"S3: {what}: bound to {pod['spec']['nodeName']}")
 
-    def _job(self, change: Change, what: str) -> None:
-        labels = change.after.object["metadata"].get("labels", {})
-        if "mind-cluster/scaling-rule" not in labels and not {"app", "jobID"} <= labels.keys():
-            self.fail(f"S8: {what}: a job that is not labelled")
-        if change.before is None or change.type is EventType.DELETED:
-            self.fail(f"S8: {what}: a job was made or removed")
-        elif _without_ours(change.before.object) != _without_ours(change.after.object):
-            self.fail(f"S8: {what}: more than its status and rounds")
 
-    def _config_map(self, change: Change, what: str) -> None:
-        if not change.key[1].endswith(OWN_SUFFIXES):
-            self.fail(f"S8: {what}: a ConfigMap that is not its own")
+def _wrong_object(change: Change) -> str:
+    """What is wrong with a write of a job or of an object of the scaler's own; "" = nothing."""
+    after = change.after.object
+    labels = after["metadata"].get("labels") or {}
+    is_own = labels.get(MANAGED_BY_LABEL) == MANAGED_BY
+    changes = change.before is not None and change.type is not EventType.DELETED
+    more = change.before is not None and _without_ours(change.before.object) != _without_ours(after)
+    promises = {
+        ASCEND_JOBS: (
+            ("a job that is not labelled", not _is_ours(labels)),
+            ("a job was made or removed", not changes),
+            ("more than its status and rounds", more),
+        ),
+        CONFIG_MAPS: (("a ConfigMap that is not its own", not change.key[1].endswith(OWN_SUFFIXES)),),
+        ELASTIC_SERVICES: (
+            ("more than its status", changes and more),
+            ("an ElasticService that is not its own", not changes and not is_own),
+        ),
+        DISRUPTION_BUDGETS: (
+            ("a budget never changes", changes),
+            ("a budget that is not its own", not is_own),
+            ("a budget over pods that it did not label",
+             after.get("spec", {}).get("selector") != {"matchLabels": {KEEP: "true"}}),
+        ),
+    }  # fmt: skip
+    judged = promises.get(change.resource, (("not a kind that it may write", True),))
+    return next((words for words, wrong in judged if wrong), "")
 
-    def _budget(self, change: Change, what: str) -> None:
-        """Its own come and go, and allow no eviction of what it labelled; of others it changes nothing."""
-        budget = change.after.object
-        if change.before is not None and change.type is not EventType.DELETED:
-            self.fail(f"S8: {what}: a budget never changes")
-        elif (budget["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
-            self.fail(f"S8: {what}: a budget that is not its own")
-        elif budget["spec"]["selector"] != {"matchLabels": {KEEP: "true"}}:
-            self.fail(f"S8: {what}: a budget over pods that it did not label")
 
-    def _elastic_service(self, change: Change, what: str) -> None:
-        """Its own come and go; of others only the status changes."""
-        if change.before is not None and change.type is not EventType.DELETED:
-            if _without_ours(change.before.object) != _without_ours(change.after.object):
-                self.fail(f"S8: {what}: more than its status")
-        elif (change.after.object["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
-            self.fail(f"S8: {what}: an ElasticService that is not its own")
+def _is_ours(labels: Mapping[str, str]) -> bool:
+    """A job with these labels: under a rule, or of MindIE."""
+    return RULE in labels or {"app", "jobID"} <= labels.keys()
 
 
 def _write(life: str, request: Request) -> tuple[str, ...]:
