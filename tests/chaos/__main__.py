@@ -50,7 +50,7 @@ def main() -> int:
 def _histories(args: argparse.Namespace) -> dict[str, Callable[[int], Played]]:
     """What is played with every seed."""
     if not args.story:
-        return {args.aimed or ("gated" if args.gated else "random"): partial(_played, args.gated, args.aimed)}
+        return {args.aimed or ("gated" if args.gated else "random"): partial(_play, args.gated, args.aimed)}
     return {
         f"{story}, {'beside Ascend Operator' if beside else 'own pods'}{', each alone' if args.alone else ''}": partial(
             play_story, story, beside=beside, arbitration=not args.alone, closely=args.closely
@@ -60,16 +60,16 @@ def _histories(args: argparse.Namespace) -> dict[str, Callable[[int], Played]]:
     }
 
 
-def _schedule(seed: int, gated: bool, aimed: str) -> Schedule:
+def _schedule(gated: bool, aimed: str, seed: int) -> Schedule:
     return FAMILIES[aimed](seed) if aimed else gated_schedule(seed) if gated else schedule(seed)
 
 
-def _played(gated: bool, aimed: str, seed: int) -> Played:
-    return msgspec.convert(play(_schedule(seed, gated, aimed), family=aimed), Played, from_attributes=True)
+def _play(gated: bool, aimed: str, seed: int) -> Played:
+    return play(_schedule(gated, aimed, seed), family=aimed)
 
 
-def _one(args: argparse.Namespace) -> int:
-    made = _schedule(args.seed, args.gated, args.aimed)
+def _one(args: argparse.Namespace) -> bool:
+    made = _schedule(args.gated, args.aimed, args.seed)
     result = play(made, keep_trace=args.verbose, family=args.aimed)
     print(describe(made))
     print("\n".join(result.trace))

@@ -78,9 +78,10 @@ def _wrong_drains(service: Service, plan: Plan, drained: set[str]) -> Iterator[s
 def _wrong_admissions(service: Service, plan: Plan) -> Iterator[str]:
     assert service.rule is not None
     admitted = {action.uid for action in plan.actions if isinstance(action, Admit)}
-    ratios, own = _ratios(service), service.instances
-    live = Counter(one.group or "" for one in own if not (one.owner_deleting or one.owner_finished))
-    ratio = ratios[target_of(ratios, Counter(one.group or "" for one in own if _runs(one)), live)[0]]
+    ratios, there = _ratios(service), service.instances
+    live = Counter(one.group or "" for one in there if not (one.owner_deleting or one.owner_finished))
+    running = Counter(one.group or "" for one in there if _runs(one))
+    ratio = ratios[target_of(ratios, running, live)[0]]
     for group in service.rule.groups:
         own = [instance for instance in service.instances if instance.group == group]
         more = [instance for instance in own if instance.uid in admitted]

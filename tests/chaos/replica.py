@@ -135,13 +135,8 @@ class Life(SimClient):
             self._writes.counts["lingering write"] += 1
             self.late.append(asyncio.create_task(self._arrive_late(request, effect)))
             return await asyncio.shield(self.late[-1])
-
-        def witnessed() -> Record:
-            with self._writes.acting(self.name, request):
-                return effect()
-
         try:
-            record = await super()._write(request, witnessed)
+            record = await super()._write(request, partial(self._take_effect, request, effect))
         except KubeError as error:
             self._writes.answered(self.name, request, error)
             raise
@@ -151,7 +146,10 @@ class Life(SimClient):
     async def _arrive_late(self, request: Request, effect: Callable[[], Record]) -> Record:
         """The request is on its way already, whatever becomes of the process."""
         await asyncio.sleep(self._chance.uniform(*LATE))
-        with self._writes.acting(self.name, request, late=True):
+        return self._take_effect(request, effect, late=True)
+
+    def _take_effect(self, request: Request, effect: Callable[[], Record], *, late: bool = False) -> Record:
+        with self._writes.acting(self.name, request, late=late):
             return effect()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,9 +14,8 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.decide.world import Decision, World
-from scaler.kube.api import NAMESPACES, Object
+from scaler.kube.api import NAMESPACES
 from scaler.kube.writer import JITTER
-from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.settings import Mode
 from scaler.sim import loop
 from scaler.sim.actors.controller import Actor
@@ -25,6 +23,7 @@ from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import node_object
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller
+from tests import jobs
 from tests.chaos import world
 from tests.chaos.decisions import Decisions
 from tests.chaos.judge import Judge
@@ -33,11 +32,10 @@ from tests.chaos.quota import QUOTA, Quota, hold_for_quota
 from tests.chaos.replica import EARLIER, LATENCY, EarlierLife, Life, Replica
 from tests.chaos.schedule import Schedule
 from tests.chaos.witness import HealthyTenant, Played, Witness
-from tests.chaos.world import HEALTHY, Service
+from tests.chaos.world import HEALTHY
 from tests.chaos.writes import Writes
 from tests.deployed_operator import deployment
 from tests.faults import Faults
-from tests.jobs import QUEUE, manifest
 from tests.repeat import played
 from tests.simulation import kinds
 from tests.simulation.actors import machines, owners
@@ -60,15 +58,7 @@ pods are refused, each instance is tried six times in a minute, with about seven
 (tests.chaos.witness.ORDERED)."""
 
 
-class Result(Played, kw_only=True):
-    """What became of one schedule."""
-
-    trace: list[str]
-    said: dict[str, dict[str, str]]
-    """Service -> instance -> reason, as the status says at rest."""
-
-
-def play(made: Schedule, *, keep_trace: bool = False, family: str = "") -> Result:
+def play(made: Schedule, *, keep_trace: bool = False, family: str = "") -> Played:
     """Everything in virtual time; the same schedule gives the same result, trace and digest.
 
     `family` of tests.chaos.aimed that the schedule is of, if any, so that a failed test can name what repeats it.
@@ -76,7 +66,7 @@ def play(made: Schedule, *, keep_trace: bool = False, family: str = "") -> Resul
     chosen = ["--aimed", family] if family else ["--gated"] if made.world.gated else []
     played(shlex.join(["tests.chaos", *chosen, "--seed", str(made.seed), "-v"]))
 
-    async def main() -> Result:
+    async def main() -> Played:
         return await Stage(made, keep_trace=keep_trace).play()
 
     return loop.run(main(), seed=made.seed)
@@ -98,7 +88,8 @@ class Stage:
         self.witness = Witness(self.clock, keep_trace=keep_trace)
         hooks = (hold_for_quota, *ADMISSION) if gated else ()
         self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY, admission=hooks)
-        sizes = {service.name: _size(service) for service in world.services}
+        # How many instances there are at the beginning; of gated pods, each is released by itself.
+        sizes = {one.name: sum(one.jobs) if one.kind is None else one.nodes_for(one.jobs) for one in world.services}
         bound = STORM_WRITES[0] + STORM_WRITES[1] * sum(sizes.values())
         self.writes = Writes(self.cluster, self.witness, storm_bound=bound, sizes=sizes)
         self.decisions = Decisions(self.witness, self.writes)
@@ -113,40 +104,49 @@ class Stage:
         self.judge = Judge(self.cluster, world, self.witness, self.operations)
         self._furnish()
 
-    async def play(self) -> Result:
+    async def play(self) -> Played:
         turns = Turns(self.witness.fail)
         with _errors_to(self.witness.fail):
             actors = [asyncio.create_task(actor.run()) for actor in self._actors()]
             await self._storm()
             await self._mend()
             rest_after = await self._rest()
-            self._check_retry_after()
+            for faults in self.faults:
+                if faults.impatient and self._made.attacked:
+                    self.witness.fail(f"Retry-After: sent again before it had passed: {dict(faults.impatient)}")
             gaps = self.judge.at_rest()
             for replica in self.replicas:
                 await replica.close()
             gaps += await self._fresh_life()
             await _end(actors, self.witness)
+        counts = self.witness.counts
+        for faults in self.faults:
+            counts["sent before its Retry-After"] += faults.impatient.total()
+            counts.update({f"api fault: {fault.value}": number for fault, number in faults.counts.items()})
         most = {
             "writes of one life in a minute": self.writes.busiest, "seconds from the storm to rest": rest_after,
             "seconds of CPU of one turn of the loop": turns.longest,
         }  # fmt: skip
-        return Result(
-            self._made.seed, self.witness.failures, gaps, self._counts(), most, self.witness.digest,
-            trace=self.witness.trace or [], said=self.judge.said,
+        return Played(
+            self._made.seed, self.witness.failures, gaps, counts, most, self.witness.digest, self.witness.trace or [],
+            self.judge.said,
         )  # fmt: skip
 
     def _furnish(self) -> None:
         made = self._made
-        self.cluster.apply([QUEUE, *(node_object(spec) for spec in made.world.nodes), world.training_job()])
+        self.cluster.apply([jobs.QUEUE, *(node_object(spec) for spec in made.world.nodes), world.training_job()])
         if HEALTHY in made.world.services:
             self.operations.healthy = HealthyTenant(self.cluster, self.witness, by=served_by(made))
         if any(service.kind is kinds.ASCEND_JOBS for service in made.world.services):
             self.cluster.apply([deployment()])
         for service in made.world.services:
-            self.cluster.apply([] if service.kind is None else [_namespace(service)])
-            self.cluster.apply([world.foreign_config_map(service.namespace), world.rule(service)])
-            jobs = service.job_names() if service.kind is None else ()
-            self.cluster.apply([world.server_job(service, name) for name in jobs])
+            notes = jobs.rule_config_map("not a rule of anybody", "notes", service.namespace)
+            if service.kind is not None:
+                labels = world.OPTED_IN | ({QUOTA: "held"} if service.quota else {})
+                self.cluster.apply([jobs.manifest(NAMESPACES, service.namespace, labels=labels)])
+            self.cluster.apply([notes, world.rule(service)])
+            names = service.job_names() if service.kind is None else ()
+            self.cluster.apply([world.server_job(service, name) for name in names])
             self.cluster.apply([world.mindie_job(service)] if service.mindie else [])
 
     def _born(self, name: str) -> Life:
@@ -204,13 +204,6 @@ class Stage:
             self.witness.fail(f"L2: no rest within {PATIENCE:g} s")
         return max(0.0, self.writes.last_write - over)
 
-    def _check_retry_after(self) -> None:
-        """A write that was refused with a Retry-After comes after it."""
-        for faults in self.faults:
-            self.witness.counts["sent before its Retry-After"] += faults.impatient.total()
-            if faults.impatient and self._made.attacked:
-                self.witness.fail(f"Retry-After: sent again before it had passed: {dict(faults.impatient)}")
-
     async def _fresh_life(self) -> list[str]:
         """Path independence: a process that begins with these objects has nothing to do, and agrees with the status.
 
@@ -238,18 +231,6 @@ class Stage:
             self.judge.status_agrees([plan for plan in plans if plan.key not in again], self.decisions.had_turn)
         return [f"what is broken of {key} has its grace again in a fresh life" for key in sorted(map(str, again))]
 
-    def _counts(self) -> Counter[str]:
-        counts = Counter(self.witness.counts)
-        for faults in self.faults:
-            for fault, number in faults.counts.items():
-                counts[f"api fault: {fault.value}"] += number
-        return counts
-
-
-def _size(service: Service) -> int:
-    """How many instances there are at the beginning; of gated pods, each is released by itself."""
-    return sum(service.jobs) if service.kind is None else service.nodes_for(service.jobs)
-
 
 def served_by(made: Schedule) -> float:
     """Seconds from the start in which the healthy service has started. Who was told by the last refusal of a random
@@ -258,11 +239,6 @@ def served_by(made: Schedule) -> float:
         return SERVED_BY
     retries = [one.end + one.retry_after * JITTER for one in made.api_faults if one.retry_after]
     return max([made.storm, *retries]) + SERVED_BY
-
-
-def _namespace(service: Service) -> Object:
-    labels = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true", **({QUOTA: "held"} if service.quota else {})}
-    return manifest(NAMESPACES, service.namespace, labels=labels)
 
 
 class Turns:

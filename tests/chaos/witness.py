@@ -113,7 +113,7 @@ class HealthyTenant:
         self._served = served
 
 
-class Played(msgspec.Struct):
+class Played(msgspec.Struct, omit_defaults=True):
     """What is left of one history; `failures` name broken promises, `gaps` what is known not to be promised."""
 
     seed: int
@@ -124,3 +124,6 @@ class Played(msgspec.Struct):
     """What matters at its largest, in words."""
     digest: str = ""
     """Differs where anything happened at another moment or in another order."""
+    trace: list[str] = []
+    said: dict[str, dict[str, str]] = {}
+    """Service -> instance -> reason, as the status says at rest."""

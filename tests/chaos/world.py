@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from scaler.kube.api import PODS, Object
+from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.sim.actors.nodes import NodeSpec
 from tests import jobs
 from tests.simulation import kinds
@@ -12,6 +13,8 @@ from tests.simulation.kinds import Kind, Ratio, Spot
 
 GROUPS = ("group0", "group1")
 PREFIX = {"group0": "p", "group1": "d"}
+OPTED_IN = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true"}
+"""Labels of a namespace for admission, and for pods that Ascend Operator makes."""
 CPU_NODE = NodeSpec("cpu-0", npu=0)
 """For pods that take no NPUs."""
 
@@ -120,10 +123,6 @@ def training_job() -> Object:
 def foreign_pod(namespace: str, name: str) -> Object:
     """A pod of another tenant under a name that an instance may need."""
     return jobs.manifest(PODS, name, namespace, spec={**jobs.NOBODYS_POD})
-
-
-def foreign_config_map(namespace: str) -> Object:
-    return jobs.rule_config_map("not a rule of anybody", "notes", namespace)
 
 
 def made_by_others(service: Service, replicas: Ratio, image: str) -> list[Object]:

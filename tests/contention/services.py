@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from scaler.kube.api import NAMESPACES, PODS, PRIORITY_CLASSES, Object
-from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
 from scaler.sim.stories.timeline import Timeline
 from tests import jobs
+from tests.chaos.world import OPTED_IN
 
 KIND = "accelerator-type"
 A, B = "module-910b-8", "module-a3-16"
@@ -21,8 +21,6 @@ USUAL = {"group0": 1, "group1": 2}
 """As MindIE's deployer has it: decode is scheduled before prefill, whose service it may be."""
 
 
-OPTED_IN = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true"}
-"""Labels of a namespace for admission, and for pods that Ascend Operator makes."""
 RULE = "rule"
 """The name of every rule, in a namespace of its own."""
 
