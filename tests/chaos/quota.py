@@ -7,7 +7,7 @@ from scaler.kube.api import PODS, KubeApi, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import StandIn, key_of
 from scaler.sim.apiserver.server import Review
-from tests.chaos.patches import gates_of
+from tests.chaos.view import gates_of
 
 QUOTA = "acme.io/quota"
 """Its gate, and the label of the namespaces whose pods get it."""

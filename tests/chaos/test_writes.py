@@ -11,9 +11,8 @@ from scaler.kube.errors import ConflictError, NotSentError, TooManyRequestsError
 from scaler.sim.apiserver.client import Request
 from scaler.sim.apiserver.store import Change, Record
 from scaler.sim.cluster import SimCluster
-from tests.chaos.patches import KEEP
 from tests.chaos.witness import Witness
-from tests.chaos.writes import FOLLOWED, ORDERED, TRIES, WINDOW, Writes
+from tests.chaos.writes import FOLLOWED, KEEP, ORDERED, TRIES, WINDOW, Writes
 
 BOUND, SIZE = 100, 3
 WRITE = Request("scaler-0.1", "create", PODS, "mindie")

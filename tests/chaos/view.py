@@ -16,8 +16,8 @@ from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, STATEFUL
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import instance_of, service_of
-from tests.chaos.patches import held
 
+GATE = "mind-cluster/hold"
 GROUP = "mind-cluster/group-name"
 KINDS = (NODES, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, PODS, ELASTIC_SERVICES)
 REVISIONS = (
@@ -176,6 +176,14 @@ class View:
     def _changed(self) -> None:
         for name in [name for name in self.__dict__ if isinstance(getattr(type(self), name, None), cached_property)]:
             del self.__dict__[name]
+
+
+def gates_of(pod: Object) -> list[str]:
+    return [str(gate["name"]) for gate in pod["spec"].get("schedulingGates") or []]
+
+
+def held(pod: Object) -> bool:
+    return GATE in gates_of(pod)
 
 
 def view_of(cluster: SimCluster) -> View:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from typing import Any
 
 from scaler.kube.api import (
     ASCEND_JOBS,
@@ -32,18 +34,13 @@ from scaler.sim.apiserver.store import Change
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import instance_of
 from tests.chaos import hostile
-from tests.chaos.patches import (
-    KEEP,
-    RULE,
-    apart_from,
-    held,
-    only_keeps,
-    wrong_group_patch,
-    wrong_patch,
-    wrong_volcano_group_patch,
-)
+from tests.chaos.view import GATE, gates_of, held
 from tests.chaos.witness import Witness
 
+COST, HELD_COST = "controller.kubernetes.io/pod-deletion-cost", "-1000000000"
+GROUP_NAME = "scheduling.k8s.io/group-name"
+RULE = "mind-cluster/scaling-rule"
+KEEP = "mind-cluster/keep"
 MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)
 OWN_SUFFIXES = ("-scaler-last-valid",)
 LEASE = "mind-cluster-scaler"
@@ -299,3 +296,60 @@ def _write(life: str, request: Request) -> tuple[str, ...]:
 def _without_ours(obj: Object) -> Object:
     """Without the status, and without the one annotation that the scaler may write beside it."""
     return apart_from(obj, ("status",), ("metadata", "annotations", ROUNDS_ANNOTATION))
+
+
+def only_keeps(before: Object, after: Object) -> bool:
+    """Whether a patch said of a pod that no eviction is allowed, or that it is, and nothing else."""
+    old, new = (obj["metadata"].get("labels", {}).get(KEEP) for obj in (before, after))
+    label = ("metadata", "labels", KEEP)
+    return {old, new} == {None, "true"} and apart_from(before, label) == apart_from(after, label)
+
+
+def apart_from(obj: Object, *paths: tuple[str, ...]) -> Object:
+    """What an object says besides its version and these fields."""
+    version = (("metadata", name) for name in ("resourceVersion", "generation", "managedFields"))
+    return reduce(_without, (*version, *paths), obj)
+
+
+def _without(obj: Object, path: Sequence[str]) -> Object:
+    name, *rest = path
+    if rest:
+        return {**obj, name: _without(obj.get(name) or {}, rest)}
+    return {key: value for key, value in obj.items() if key != name}
+
+
+def wrong_patch(before: Object, after: Object, body: Any) -> Iterator[str]:
+    """S8: everything that a patch did to a pod besides taking our gate off, or that it did not mean this pod only."""
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    if (metadata or {}).get("uid") != before["metadata"]["uid"]:
+        yield "names no uid, or another pod's"
+    if gates_of(after) not in (gates_of(before), [gate for gate in gates_of(before) if gate != GATE]):
+        yield f"gates {gates_of(before)} became {gates_of(after)}"
+    annotations = [obj["metadata"].get("annotations") or {} for obj in (before, after)]
+    for key in sorted(annotations[0].keys() | annotations[1].keys()):
+        old, new = (found.get(key) for found in annotations)
+        named = key == GROUP_NAME and new is not None and not before["spec"].get("nodeName")
+        if old != new and not named and not (key == COST and old == HELD_COST and new is None):
+            yield f"annotation {key}: {old} became {new}"
+    ours = ("metadata", "annotations"), ("spec", "schedulingGates")
+    if apart_from(before, *ours) != apart_from(after, *ours):
+        yield "changed more than gate and annotations"
+
+
+def wrong_group_patch(before: Object, after: Object) -> Iterator[str]:
+    """S8: everything that a patch did to an instance's own PodGroup besides giving it owners that are pods."""
+    old, new = (obj["metadata"].get("ownerReferences") or [] for obj in (before, after))
+    if new[: len(old)] != old or any(owner["kind"] != "Pod" or owner["controller"] for owner in new[len(old) :]):
+        yield f"owners {old} became {new}"
+    owners = ("metadata", "ownerReferences")
+    if apart_from(before, owners) != apart_from(after, owners):
+        yield "changed more than its owners"
+
+
+def wrong_volcano_group_patch(before: Object, after: Object) -> Iterator[str]:
+    """S8: everything that a patch did to a PodGroup of Volcano's making besides letting it keep no room."""
+    freed = {**before["spec"], "minResources": {}}
+    if after["spec"] != freed:
+        yield f"spec {before['spec']} became {after['spec']}"
+    if apart_from(before, ("spec",)) != apart_from(after, ("spec",)):
+        yield "changed more than the room that it keeps"

@@ -1,4 +1,5 @@
-"""Judges decisions about services that compete, pass by pass, by what could be seen: S1, S3, S8 to S11, L1, L4 and L5.
+"""Judges decisions about services that compete, pass by pass, by what could be seen: S1, S3, S8 to S11, L1 and L5; and
+what was not as promised once a story has ended (`unkept`): how many serve, L1, L2, L4, L5 and S2.
 
 A matching of pods to nodes of its own; it shares nothing with scaler.decide but the words in which decisions come.
 """
@@ -7,21 +8,26 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from scaler.decide.world import Admit, Decision, Evict, Plan, Preempt, Reason, Revoke, State
 from scaler.settings import Settings
+from scaler.sim.stories.play import START
+from scaler.sim.stories.timeline import MomentKind, Timeline
 from tests.chaos.witness import Witness
-from tests.contention.services import Service
-from tests.contention.view import ServicesView, alive, fit, is_running, uid, unbound, waits
+from tests.contention.services import Service, serving
+from tests.contention.stories import AT_WORK, PATIENCE, Story
+from tests.contention.view import ServicesView, alive, fit, is_running, is_whole, uid, unbound, waits
 
 SETTLED = 1.0
 """Seconds for which what is seen may contradict S10: a loss is seen and answered within it."""
-PATIENCE = 360.0
-"""Seconds for which a minimum may wait beside nodes that are free for it, while another waits for room to come."""
 ABLE = frozenset({Reason.MINIMUM_DOES_NOT_FIT, Reason.MINIMUM_TOO_LARGE, Reason.WAITING_FOR_CAPACITY, Reason.REVOKED,
                   Reason.WAITING_FOR_RATIO})  # fmt: skip
 """Why an instance is held that could start if there were room."""
+QUIET = 300.0
+"""Seconds at the end in which nothing may happen any more."""
+SORTED_OUT = 60.0
+"""Seconds after the last event within which what it changed is sorted out."""
 TURN = 30.0
 """Seconds after which room may not be kept any more for what makes no progress."""
 
@@ -271,3 +277,74 @@ def _reasons(plan: Plan) -> set[Reason]:
 def _most(kind: str, picky: Sequence[str], flexible: Sequence[str], free: Sequence[str]) -> int:
     """So many nodes of this kind are needed at the worst."""
     return list(picky).count(kind) + min(len(flexible), list(free).count(kind))
+
+
+# In the end
+
+
+def unkept(story: Story, timeline: Timeline, passes: Passes) -> Iterator[str]:
+    """What is not as promised in the end."""
+    count = len(serving(timeline))
+    halves = 0  # services that hold nodes to no use
+    if any(one.priority for one in story.services):
+        # Where a higher one comes while a lower one is being bound, the bind may race the decision to take its room:
+        # that is not promised away.
+        view = passes.view
+        halves = sum(any(alive(one, bound=True) for one in view.all_of(key)) for key in view.waiting)
+    if story.serving is not None and not story.serving - halves // 2 <= count <= story.serving:
+        yield f"{count} serve, not {story.serving}, {halves} half"
+    early = len(serving(timeline, AT_WORK - 1))
+    if story.before is not None and early != story.before:
+        yield f"{early} serve before the first fault, not {story.before}"
+    yield from (f"{key} does not run its largest ratio" for key in story.whole if not timeline.last(key).complete)
+    yield from (f"L5: {key} does not serve" for key in story.serves if not timeline.last(key).serves)
+    if story.rests:
+        # Without what is said of the story itself, at its end:
+        own = (MomentKind.WARNING, "the curse of")
+        last = max(moment.at for moment in timeline.moments if (moment.kind, moment.text[:12]) != own)
+        if last > timeline.end - QUIET:
+            yield f"L4: it does not come to rest, {last:.1f} s"
+        yield from _left_over(passes.view, story)
+        yield from _could_preempt(passes.view, story)
+    yield from _endless(passes, story)
+    for service, samples in timeline.samples.items():
+        end = samples[-1]
+        if passes.view.all_of(service) and {view.name for view in end.instances} != set(end.reasons):
+            yield f"L2: {service} has instances without a reason"
+
+
+def _endless(passes: Passes, story: Story) -> Iterator[str]:
+    """L4: evictions end, and what can be bound is admitted once, outside events aside."""
+    over = START + story.last_event + SORTED_OUT
+    for key, moments in passes.evictions.items():
+        late = [at - START for at in moments if at > over + QUIET]
+        if late:
+            yield f"L4: evictions for {key} do not end: {late[:3]}"
+    cursed = {uid(one) for key in story.given_up for one in passes.view.all_of(key)}
+    late_ones = Counter(one for at, one in passes.admissions_at if at > over and one not in cursed)
+    for one, times in late_ones.most_common(1):
+        if times > story.admissions:
+            yield f"L4: {one} is admitted {times} times after the last event"
+
+
+def _could_preempt(view: ServicesView, story: Story) -> Iterator[str]:
+    """L1: no service waits that may evict enough."""
+    policy = story.settings.get("preempt", Preempt.HIGHER_PRIORITY.value)
+    for key in set(view.waiting) - story.given_up:
+        own = view.services[key]
+        room = view.room()
+        for other in view.services.values() if policy != Preempt.NEVER.value else ():
+            equal = policy == Preempt.EQUAL_OR_HIGHER.value and other.worth == own.worth
+            if other is not own and (other.worth < own.worth or equal) and other.annotations.get("preemptable") is None:
+                room += [other.kind] * view.beyond_minimum(other.key)
+        if fit(view.missing(key), room):
+            yield f"L1: {key} waits though it may evict: {view.missing(key)} on {room}"
+
+
+def _left_over(view: ServicesView, story: Story) -> Iterator[str]:
+    """L1: no service waits for what is free, and nothing is half in the scheduler's hands (S2)."""
+    for key in set(view.waiting) - story.given_up:
+        if view.fits([view.missing(key)]) and not view.ends(key):
+            yield f"L1: {key} waits though {view.missing(key)} fits on {view.room()}"
+    for key in view.services:
+        yield from (f"S2: {one.name} of {key} is half released" for one in view.all_of(key) if not is_whole(one))

@@ -31,10 +31,9 @@ from tests.chaos.replica import Life
 from tests.chaos.view import View
 from tests.chaos.witness import Played, Witness
 from tests.chaos.writes import Writes
-from tests.contention.judge import unkept
-from tests.contention.passes import PATIENCE, Passes
+from tests.contention.passes import Passes, unkept
 from tests.contention.services import Service, serving
-from tests.contention.stories import STORIES, StoryMaker, dice
+from tests.contention.stories import PATIENCE, STORIES, StoryMaker, dice
 from tests.repeat import played
 from tests.simulation.worlds import failures
 

@@ -17,12 +17,14 @@ import msgspec
 from scaler.decide.world import Preempt
 from scaler.kube.api import Object
 from scaler.sim.actors.faulty_api import Never
-from tests.contention.passes import PATIENCE
 from tests.contention.services import A, B, Service, chat_services, nodes, training, written
 
 ALL_THERE = 2.0
 """Seconds within which services come that are applied together: none runs before, so none scales up before."""
 PRIORITIES = (0, 5, 9)
+COME_FIRST = ("Namespace", "PriorityClass")
+PATIENCE = 360.0
+"""Seconds for which a minimum may wait beside nodes that are free for it, while another waits for room to come."""
 AT_WORK = 150.0
 """From when on faults happen: even the slowest pods run by then."""
 
@@ -62,6 +64,16 @@ class Story(msgspec.Struct):
         return max(float(event["at"]) for event in self.events)
 
 
+def event(at: float, **what: Any) -> dict[str, Any]:
+    """Of a scenario."""
+    return {"at": round(at, 3), **what}
+
+
+def node_event(at: float, becomes: str, *names: str) -> dict[str, Any]:
+    """All nodes, or these, become so."""
+    return event(at, node={**({"names": names} if names else {}), "becomes": becomes})
+
+
 class StoryMaker(msgspec.Struct):
     """What a story is made with: its dice, a folder for manifests, and whether Ascend Operator makes the pods."""
 
@@ -86,29 +98,24 @@ class StoryMaker(msgspec.Struct):
         return Service(name, beside=self.beside, **more)
 
     def apply(self, at: float, name: str, manifests: Sequence[Object]) -> dict[str, Any]:
-        return {"at": round(at, 3), "apply": str(written(self.folder, name, manifests))}
+        return event(at, apply=str(written(self.folder, name, manifests)))
 
     def together(self, services: Sequence[Service], *, at: float = 0.0) -> list[dict[str, Any]]:
         """All within ALL_THERE, in a few bursts, jobs and rules of all of them in any order."""
-        merged = self._merged([service.manifests() for service in services])
+        merged = self.merged(services)
         size = len(merged) // self.rng.randint(1, 4) + 1
         bursts = [merged[first : first + size] for first in range(0, len(merged), size)]
         times = sorted(self.rng.uniform(0.0, ALL_THERE) for _ in bursts)
         parts = zip(times, bursts, strict=True)
         return [self.apply(at + time, f"{services[0].name}-{n}", burst) for n, (time, burst) in enumerate(parts)]
 
-    def not_alone(self, first: Service, others: Sequence[Service]) -> list[dict[str, Any]]:
-        """One that is as it should be comes before the others: who is alone is admitted whatever is wrong with it."""
-        return [self.apply(0.0, first.name, first.manifests()), *self.together(others, at=1.0)]
-
-    def _merged(self, queues: list[list[Object]]) -> list[Object]:
+    def merged(self, services: Sequence[Service]) -> list[Object]:
         """Namespaces and priorities first, then everything else shuffled."""
-        things = [thing for queue in queues for thing in queue]
-        first = [thing for thing in things if thing["kind"] in ("Namespace", "PriorityClass")]
-        rest = [thing for thing in things if thing["kind"] not in ("Namespace", "PriorityClass")]
+        things = [thing for service in services for thing in service.manifests()]
+        rest = [thing for thing in things if thing["kind"] not in COME_FIRST]
         if self.rng.random() < 0.8:  # else the jobs of a service come one after the other
             self.rng.shuffle(rest)
-        return [*first, *rest]
+        return [*(thing for thing in things if thing["kind"] in COME_FIRST), *rest]
 
     def one_by_one(self, services: Sequence[Service], gap: float, at: float = 0.0) -> list[dict[str, Any]]:
         """Whole services, with random gaps of `gap` seconds in the mean."""
@@ -135,7 +142,7 @@ def failover(make: StoryMaker) -> Story:
     ]  # fmt: skip
     latest = make.rng.choice([4.0, 4.0, 30.0])
     for _ in range(make.rng.randint(1, 4)):
-        story.events.append({"at": round(make.rng.uniform(0.05, latest), 3), **make.rng.choice(troubles)})
+        story.events.append(event(make.rng.uniform(0.05, latest), **make.rng.choice(troubles)))
     return story
 
 
@@ -165,11 +172,11 @@ def preempting(make: StoryMaker) -> Story:
 def job_by_job(make: StoryMaker) -> Story:
     """Every job comes alone, over minutes; a minimum is incomplete for a while."""
     services = make.ranked(make.chat_services(6))
-    things = make._merged([service.manifests() for service in services])
-    events = [make.apply(make.rng.uniform(0.0, 120.0), f"thing-{n}", [thing]) for n, thing in enumerate(things)]
-    for event, thing in zip(events, things, strict=True):
-        if thing["kind"] in ("Namespace", "PriorityClass"):
-            event["at"] = 0.0
+    moments = [(make.rng.uniform(0.0, 120.0), thing) for thing in make.merged(services)]
+    events = [
+        make.apply(0.0 if thing["kind"] in COME_FIRST else at, f"thing-{n}", [thing])
+        for n, (at, thing) in enumerate(moments)
+    ]
     return Story(services, [nodes(make.rng.randint(6, 18))], events, settings=make.settings())
 
 
@@ -179,11 +186,8 @@ def rack_lost(make: StoryMaker) -> Story:
     lost, back = rng.uniform(AT_WORK, AT_WORK + 30), rng.choice([3.0, 20.0, 120.0, 400.0])
     names = [f"npu-{n}" for n in rng.sample(range(23), rng.randint(1, 12))]
     fate = rng.choice(["not-ready", "not-ready", "cordoned"])
-    events = [
-        *make.together(services),
-        {"at": round(lost, 3), "node": {"names": names, "becomes": fate}},
-        {"at": round(lost + back * rng.uniform(0.5, 1.5), 3), "node": {"names": names, "becomes": "ready"}},
-    ]
+    events = make.together(services)
+    events += [node_event(lost, fate, *names), node_event(lost + back * rng.uniform(0.5, 1.5), "ready", *names)]
     return Story(services, [nodes(23)], events, serving=10, before=10)
 
 
@@ -193,11 +197,8 @@ def flapping(make: StoryMaker) -> Story:
     events = make.together(services)
     for _ in range(rng.randint(5, 20)):
         name, at = f"npu-{rng.randrange(20)}", rng.uniform(AT_WORK, AT_WORK + 200)
-        events.append({"at": round(at, 3), "node": {"names": [name], "becomes": "not-ready"}})
-        events.append(
-            {"at": round(at + rng.choice([0.2, 2.0, 20.0]), 3), "node": {"names": [name], "becomes": "ready"}}
-        )
-    events.append({"at": AT_WORK + 230, "node": {"becomes": "ready"}})
+        events += [node_event(at, "not-ready", name), node_event(at + rng.choice([0.2, 2.0, 20.0]), "ready", name)]
+    events.append(node_event(AT_WORK + 230, "ready"))
     return Story(services, [nodes(20)], events, serving=8, before=8)
 
 
@@ -220,7 +221,7 @@ def sizes(make: StoryMaker) -> Story:
     large = make.service("large", ladder=((1, 1),), pods=4)
     huge, small = make.service("huge", ladder=((1, 1),), pods=16), make.chat_services(8)
     first = make.apply(0.0, large.name, large.manifests())
-    over = {"at": round(make.rng.uniform(AT_WORK, AT_WORK + 100), 3), "delete_file": first["apply"]}
+    over = event(make.rng.uniform(AT_WORK, AT_WORK + 100), delete_file=first["apply"])
     events = [first, *make.together([huge, *small], at=1.5), over]
     return Story([large, huge, *small], [nodes(20)], events, serving=8, before=7)
 
@@ -237,31 +238,23 @@ def any_sizes(make: StoryMaker) -> Story:
     return Story(services, [nodes(rng.randint(4, 24))], make.together(services), settings=make.settings())
 
 
-def never_fits(make: StoryMaker) -> Story:
-    """It is in no other service's way."""
-    count = make.rng.randint(2, 5)
-    small, huge = make.chat_services(count), make.service("a-huge", pods=2 * count)
-    whole, events = frozenset(one.key for one in small), make.not_alone(small[0], [huge, *small[1:]])
-    return Story([huge, *small], [nodes(3 * count)], events, serving=count, whole=whole)
-
-
-def never_bound(make: StoryMaker) -> Story:
-    """The pods of one service name a scheduler that does not exist."""
-    count = make.rng.randint(2, 4)
-    stuck, small = make.service("a-stuck", scheduler="nobody"), make.chat_services(count)
-    services, whole = [stuck, *small], frozenset(one.key for one in small)
-    events = make.together(services)
+def _never_starts(make: StoryMaker, *, how: str) -> Story:
+    """One service is in no other's way: it fits nowhere (huge), has no decode job and never gets one (half), or names a
+    scheduler that does not exist (stuck)."""
+    count, stuck = make.rng.randint(2, 5 if how == "huge" else 4), how == "stuck"
+    odd: dict[str, dict[str, Any]] = {
+        "huge": {"pods": 2 * count}, "half": {"jobs": (1, 0)}, "stuck": {"scheduler": "nobody"}
+    }  # fmt: skip
+    first, *small = make.chat_services(count)
+    never = make.service(f"a-{how}", **odd[how])
+    if stuck:
+        events = make.together([never, first, *small])
+    else:  # who is alone is admitted whatever is wrong with it
+        events = [make.apply(0.0, first.name, first.manifests()), *make.together([never, *small], at=1.0)]
     return Story(
-        services, [nodes(3 * count)], events, serving=count, whole=whole, given_up=frozenset([stuck.key]), rests=False
-    )
-
-
-def incomplete(make: StoryMaker) -> Story:
-    """One service has no decode job, and never gets one."""
-    count = make.rng.randint(2, 4)
-    half, small = make.service("a-half", jobs=(1, 0)), make.chat_services(count)
-    whole, events = frozenset(one.key for one in small), make.not_alone(small[0], [half, *small[1:]])
-    return Story([half, *small], [nodes(3 * count)], events, serving=count, whole=whole)
+        [never, first, *small], [nodes(3 * count)], events, serving=count, whole={one.key for one in (first, *small)},
+        given_up={never.key} if stuck else frozenset(), rests=not stuck,
+    )  # fmt: skip
 
 
 def removed(make: StoryMaker) -> Story:
@@ -272,7 +265,7 @@ def removed(make: StoryMaker) -> Story:
     at, events = AT_WORK, make.together(services)
     for service in gone:
         file = written(make.folder, service.name, [one for one in service.manifests() if one["kind"] == "AscendJob"])
-        events.append({"at": round(at, 3), "delete_file": str(file)})
+        events.append(event(at, delete_file=str(file)))
         at += rng.choice([0.01, 1.0, 30.0])
     left = len(services) - len(gone)
     return Story(services, [nodes(count)], events, serving=min(left, count // 2), before=min(len(services), count // 2))
@@ -286,15 +279,10 @@ def shared_with_training(make: StoryMaker) -> Story:
     for wave in range(waves):
         size, come = rng.randint(2, 14), 0.0 if not wave else rng.uniform(5.0, 200.0)
         came = make.apply(come, f"wave-{wave}", training(size, first))
-        events += [came, {"at": round(come + rng.uniform(20.0, 200.0), 3), "delete_file": came["apply"]}]
+        events += [came, event(come + rng.uniform(20.0, 200.0), delete_file=came["apply"])]
         first += size
     events += make.together(services, at=4.0)
     return Story(services, [nodes(count)], events, serving=8)
-
-
-def not_made(make: StoryMaker) -> Story:
-    """Where the scaler makes the pods itself they are refused."""
-    return _cursed(make, never=Never.MADE if make.beside else Never.CREATED)
 
 
 ONE, DECODE, ALL = "a-cursed-p0", "a-cursed-d0", "*"
@@ -304,6 +292,8 @@ ONE, DECODE, ALL = "a-cursed-p0", "a-cursed-d0", "*"
 def _cursed(make: StoryMaker, *, never: Never) -> Story:
     """Something of one service makes no progress, from the beginning or from a moment on, for a while or for ever."""
     rng = make.rng
+    if never is Never.MADE and not make.beside:
+        never = Never.CREATED  # where the scaler makes the pods itself they are refused
     pods, what = 2 if never is Never.HALF_BOUND else rng.choice([1, 1, 2]), rng.choice([ONE, DECODE, ALL])
     lasting = rng.choice([None, None, 40.0, 200.0])
     cursed, ample, count = make.service("a-cursed", pods=pods), rng.random() < 0.5, rng.randint(2, 6)
@@ -322,12 +312,9 @@ def _cursed(make: StoryMaker, *, never: Never) -> Story:
     )  # fmt: skip
 
 
-TURNS = 2
-"""Sets of instances that the cursed service may try, one after the other."""
-REST = 20.0
-HELD_UP, WORTH_MORE = TURNS * 30.0 + REST, TURNS * 300.0 + REST
-"""Seconds for which one service whose pods are never bound may hold up others: its turns, and time for the rest. While
-nothing is bound a turn lasts longer for those that are worth less."""
+HELD_UP, WORTH_MORE = 2 * 30.0 + 20.0, 2 * 300.0 + 20.0
+"""Seconds for which one service whose pods are never bound may hold up others: two turns, with different instances, and
+time for the rest. While nothing is bound a turn lasts longer for those that are worth less."""
 
 
 def _held(never: Never, what: str, pods: int) -> int:
@@ -347,7 +334,7 @@ def never_ending(make: StoryMaker) -> Story:
     jobs = written(make.folder, "old-jobs", [one for one in old.manifests() if one["kind"] == "AscendJob"])
     events = [
         first, make.apply(1.0, calm.name, calm.manifests()), make.apply(3.0, large.name, large.manifests()),
-        {"at": over, "delete_file": str(jobs)},
+        event(over, delete_file=str(jobs)),
         make.apply(over + rng.uniform(1.0, 200.0), small.name, small.manifests()),
     ]  # fmt: skip
     serves = {calm.key, large.key if lasting else small.key}
@@ -366,12 +353,12 @@ def node_gone(make: StoryMaker) -> Story:
     fate, lost = rng.choice(["not-ready", "cordoned"]), AT_WORK + rng.uniform(0.0, 30.0)
     events = [
         make.apply(0.0, large.name, large.manifests()),
-        {"at": round(lost, 3), "node": {"of_job": f"{large.name}/{large.name}-p0", "at_most": 1, "becomes": fate}},
+        event(lost, node={"of_job": f"{large.name}/{large.name}-p0", "at_most": 1, "becomes": fate}),
         make.apply(lost + rng.uniform(1.0, 200.0), small.name, small.manifests()),
     ]
     if fate == "cordoned":  # its pods run on, until one of them is deleted
-        events.insert(2, {"at": round(lost + 0.5, 3), "delete": {
-            "kind": "Pod", "name": f"{large.name}-p0-master-0", "namespace": large.name}})  # fmt: skip
+        gone = {"kind": "Pod", "name": f"{large.name}-p0-master-0", "namespace": large.name}
+        events.insert(2, event(lost + 0.5, delete=gone))
     return Story([large, small], [nodes(8)], events, patience=ABSENT)
 
 
@@ -380,10 +367,8 @@ def scheduler_away(make: StoryMaker) -> Story:
     services, rng = make.ranked(make.chat_services(10)), make.rng
     count, away = rng.choice([12, 20, 30]), rng.choice([20.0, 100.0, 700.0])
     begin = rng.choice([0.0, 3.0])
-    events = [
-        *make.together(services), {"at": begin, "scheduler": "stopped"},
-        {"at": round(begin + away, 3), "scheduler": "running"},
-    ]  # fmt: skip
+    events = make.together(services)
+    events += [event(begin, scheduler="stopped"), event(begin + away, scheduler="running")]
     return Story(
         services, [nodes(count)], events, serving=min(10, count // 2), settings=make.settings(),
         patience=away + PATIENCE,
@@ -392,17 +377,18 @@ def scheduler_away(make: StoryMaker) -> Story:
 
 _CURSES = {
     "unbound": Never.BOUND, "half-bound": Never.HALF_BOUND, "not-enqueued": Never.ENQUEUED, "refused": Never.CREATED,
-    "never-running": Never.RUNNING,
+    "never-running": Never.RUNNING, "not-made": Never.MADE,
 }  # fmt: skip
 STORIES: Mapping[str, Callable[[StoryMaker], Story]] = {
     "on-forty": partial(_twenty, on=40), "on-twenty": partial(_twenty, on=20),
+    "never-fits": partial(_never_starts, how="huge"), "never-bound": partial(_never_starts, how="stuck"),
+    "incomplete": partial(_never_starts, how="half"),
     **{name: partial(_cursed, never=never) for name, never in _CURSES.items()},
     **{
         made.__name__.replace("_", "-"): made
         for made in (
-            failover, arrivals, job_by_job, rack_lost, flapping, mixed_hardware, sizes, any_sizes, never_fits,
-            never_bound, incomplete, removed, shared_with_training, preempting, not_made, never_ending, node_gone,
-            scheduler_away,
+            failover, arrivals, job_by_job, rack_lost, flapping, mixed_hardware, sizes, any_sizes, removed,
+            shared_with_training, preempting, never_ending, node_gone, scheduler_away,
         )
     },
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """The cluster as far as services on scarce nodes are concerned, kept current event by event.
 
 It is fed what the controller's own watches deliver, so that it judges a decision by what could be known then. Must not:
-judge (tests.contention.witness).
+judge (tests.contention.passes).
 """
 
 from __future__ import annotations

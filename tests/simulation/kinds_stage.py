@@ -19,9 +19,8 @@ from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node, node_object
 from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.stories.play import ADMISSION, real_controller
 from tests.chaos.decisions import Decisions
-from tests.chaos.patches import held
 from tests.chaos.replica import Life
-from tests.chaos.view import Instance, taken, view_of
+from tests.chaos.view import Instance, held, taken, view_of
 from tests.chaos.witness import Witness
 from tests.chaos.writes import Writes
 from tests.deployed_operator import deployment
