@@ -6,7 +6,7 @@ docs/explanation/reliability.md has the table.
 from __future__ import annotations
 
 from scaler import app, clock, controller, election
-from scaler.decide import arbitration, groups, nodes, reservations, state, turn
+from scaler.decide import arbitration, groups, minimum, nodes, reservations, state
 from scaler.execute import executor, gates, writes
 from scaler.informers import cache, indexes, informer, reflector, store
 from scaler.kube import outbox, writer
@@ -83,13 +83,12 @@ MUTANTS = (
     Mutant("forgets what was told by a pod that has gone", indexes, "del pods[record.name]", "pass", "gated rollout"),
     Mutant("revisions are not told apart", instances, "newest != membership.revision", "False", "rollout"),
     # where services are in each other's way
-    Mutant("a turn never ends while others wait", turn, "return for_minimum or", "return False and",
+    Mutant("a turn never ends while others wait", minimum, "for_any = held", "return False",
            "story unbound 2 L5"),
     Mutant("what ends is waited for for ever", nodes, "deadline + due_back > now", "True", "story never-ending 5 L5"),
     Mutant("evicts whom it may not", reservations, "return theirs < own", "return True", "story preempting 4 S3"),
     Mutant("releases on room to come", arbitration, "minimum.room is not Room.FREE", "False", "story preempting 2 S10"),
-    Mutant("reserves nothing", arbitration, "self.minimums.reserve(draft, self._would_wait)", "None",
-           "story on-twenty 1 L1"),
+    Mutant("reserves nothing", arbitration, "self.minimums.reserve(draft)", "None", "story on-twenty 1 L1"),
 )  # fmt: skip
 
 
