@@ -28,23 +28,19 @@ def parse_quantity(value: object) -> Decimal | None:
 
 
 def add_quantities(values: Iterable[object]) -> str:
-    """The canonical sum; what is no quantity counts as 0."""
+    """The canonical sum, with the largest suffix that leaves a whole number; what is no quantity counts as 0."""
     terms = list(values)
     total = sum((parse_quantity(term) or Decimal(0) for term in terms), Decimal(0))
-    return _canonical(total, binary=bool(terms) and str(terms[0])[-1:] == "i")
-
-
-def _canonical(number: Decimal, *, binary: bool) -> str:
-    """The largest suffix that leaves a whole number."""
-    if number == 0:
+    whole = total.to_integral_value()
+    if not total:
         return "0"
-    if binary and number == number.to_integral_value():
-        for suffix, power in sorted(_BINARY.items(), key=lambda item: -item[1]):
-            if int(number) % 1024**power == 0:
-                return f"{number / Decimal(1024) ** power:f}{suffix}"
-        return f"{number.to_integral_value():f}"
-    for suffix, power in sorted(_DECIMAL.items(), key=lambda item: -item[1]):
-        scaled = number.scaleb(-power)
+    if str(terms[0])[-1:] == "i" and total == whole:
+        for suffix, power in reversed(_BINARY.items()):
+            if int(total) % 1024**power == 0:
+                return f"{total / Decimal(1024) ** power:f}{suffix}"
+        return f"{whole:f}"
+    for suffix, power in reversed(_DECIMAL.items()):
+        scaled = total.scaleb(-power)
         if scaled == scaled.to_integral_value():
             return f"{scaled.to_integral_value():f}{suffix}"
-    return f"{number:f}"
+    return f"{total:f}"

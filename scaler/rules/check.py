@@ -139,15 +139,9 @@ def _advice(entries: Sequence[_Entry]) -> Iterator[Finding]:
             message = "the groups stand in another order than in the first ratio"
             hint = "keep the order prefill, decode: MindIE Controller reads the first ratio by position"
             yield Finding("GroupOrderDiffers", (*entry.path, "group_list"), message, hint, "warning")
-    if all(entry.whole for entry in entries):
-        yield from _not_in_smallest([entry for entry in entries if not entry.zero])
-
-
-def _not_in_smallest(entries: Sequence[_Entry]) -> Iterator[Finding]:
-    if not entries:
-        return
-    smallest = entries[-1]
-    for name, group in entries[0].groups.items():
+    started = [entry for entry in entries if not entry.zero] if all(entry.whole for entry in entries) else []
+    for name, group in started[0].groups.items() if started else ():
+        smallest = started[-1]
         if group.num and not smallest.counts.get(name):
             message = f"the smallest ratio has no instance of {shown(name)}: the service counts as serving without it"
             hint = "write at least 1 if the service cannot answer without this group"

@@ -21,7 +21,7 @@ from scaler.rules.limits import MAX_BYTES, MAX_PARTS
 from scaler.rules.rule import CountsFrom, Rule, RuleOptions, Trade
 from scaler.rules.text import decode, line_starts, offsets, place
 
-MAX_FAULTS = 100
+MAX_FINDINGS = 100
 """That a person reads."""
 REMEMBERED = 16
 """Documents that need not be judged again."""
@@ -42,7 +42,7 @@ def read_rule(data: Mapping[str, str], binary_keys: Collection[str], annotations
     """Read a rule from a ConfigMap's `data`, the keys of its `binaryData` and its annotations. Never raises."""
     options, odd = read_options(annotations)
     text = data.get(RULE_KEY)
-    rule, found = judge(text) if isinstance(text, str) else (None, (key_fault(data, binary_keys),))
+    rule, found = judge(text) if isinstance(text, str) else (None, (key_finding(data, binary_keys),))
     errors, warnings = (tuple(one for one in (*found, *odd) if one.level == level) for level in ("error", "warning"))
     return RuleReading(rule, options, errors, warnings)
 
@@ -92,7 +92,7 @@ def placed(found: Sequence[Finding], text: str) -> tuple[Finding, ...]:
     return tuple(one.at(*place(starts, one.start)) for one in found)
 
 
-def key_fault(data: Collection[str], binary_keys: Collection[str]) -> Finding:
+def key_finding(data: Collection[str], binary_keys: Collection[str]) -> Finding:
     """Why a ConfigMap has no usable value under `RULE_KEY`."""
     if RULE_KEY in data:
         hint = f"write `{RULE_KEY}: |` and the JSON below it"
@@ -106,7 +106,7 @@ def key_fault(data: Collection[str], binary_keys: Collection[str]) -> Finding:
     return Finding("KeyMissing", ("data",), f"the ConfigMap has no key {RULE_KEY}; {found}", f"name the key {RULE_KEY}")
 
 
-def immutable_fault() -> Finding:
+def immutable_finding() -> Finding:
     """About a ConfigMap that says `immutable: true`."""
     message = "the rule is immutable: kubectl edit and apply will be refused, only delete and create work"
     return Finding("RuleImmutable", ("immutable",), message, "leave immutable out", "warning")
@@ -115,13 +115,13 @@ def immutable_fault() -> Finding:
 def shortened(found: Sequence[Finding]) -> tuple[Finding, ...]:
     """In the order of the text, no more than a person reads: the first ones, and how many follow."""
     ordered = sorted(found, key=lambda one: one.start)
-    rest = ordered[MAX_FAULTS:]
+    rest = ordered[MAX_FINDINGS:]
     if not rest:
         return tuple(ordered)
     level: Level = "error" if any(one.level == "error" for one in rest) else "warning"
     message = "more findings follow; they are not shown"
     more = Finding("TooManyFindings", (), message, "mend these first", level, rest[0].start)
-    return (*ordered[:MAX_FAULTS], more)
+    return (*ordered[:MAX_FINDINGS], more)
 
 
 # Annotations

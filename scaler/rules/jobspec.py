@@ -23,9 +23,9 @@ _SPECS: Path = ("spec", "replicaSpecs")
 _LABELS: Path = ("metadata", "labels")
 
 
-def job_faults(job: Mapping[str, Any]) -> tuple[Finding, ...]:
+def job_findings(job: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Everything that is wrong, in the order of the object; empty when pods can be made of it."""
-    return (*_head_faults(job), *_replica_faults(at(job, "spec", "replicaSpecs")))
+    return (*_head_findings(job), *_replica_findings(at(job, "spec", "replicaSpecs")))
 
 
 def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
@@ -44,7 +44,7 @@ def _replicas(spec: Mapping[str, Any]) -> int | None:
     return 1 if value is None else None
 
 
-def _head_faults(job: Mapping[str, Any]) -> Iterator[Finding]:
+def _head_findings(job: Mapping[str, Any]) -> Iterator[Finding]:
     """Of its labels and its policy."""
     labels, policy = at(job, "metadata", "labels"), at(job, "spec").get("successPolicy")
     framework, scale_out = labels.get("framework"), labels.get("scaleout-type")
@@ -63,13 +63,13 @@ def _head_faults(job: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("InvalidSuccessPolicy", ("spec", "successPolicy"), message, "write AllWorkers, or drop it")
 
 
-def _replica_faults(specs: Mapping[str, Any]) -> Iterator[Finding]:
+def _replica_findings(specs: Mapping[str, Any]) -> Iterator[Finding]:
     if not specs:
         yield Finding("InvalidSpecs", _SPECS, "spec.replicaSpecs is not set", f"add {LEADER} with replicas 1")
         return
     for name, spec in specs.items():
         if name in (LEADER, WORKER):
-            yield from _role_faults(name, at(spec))
+            yield from _role_findings(name, at(spec))
         else:
             message = f"spec.replicaSpecs has {shown(name)}, which is no replica type"
             path, hint = (*_SPECS, str(name)), f"use {LEADER} and {WORKER}"
@@ -79,7 +79,7 @@ def _replica_faults(specs: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("InvalidReplicaType", _SPECS, message, f"add {LEADER} with replicas 1")
 
 
-def _role_faults(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
+def _role_findings(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
     """Of the number and the containers of one replica type."""
     path = (*_SPECS, name, "replicas")
     count, written = _replicas(spec), f"{name} has replicas {shown(spec.get('replicas', 1))}"

@@ -21,7 +21,7 @@ _NEEDED = {
 }
 
 
-def label_faults(labels: Mapping[str, object], what: str) -> Iterator[Finding]:
+def label_findings(labels: Mapping[str, object], what: str) -> Iterator[Finding]:
     """What is missing of the labels of `what` ("this job"); nothing where neither a rule nor a group is named."""
     if RULE_LABEL not in labels:
         if GROUP_LABEL in labels:
@@ -42,8 +42,8 @@ def nearest(word: str, known: Sequence[str]) -> str:
     return near[0] if len(near) == 1 or (near and ratios[0] > ratios[1]) else ""
 
 
-def group_fault(group: str, groups: Sequence[str]) -> Finding | None:
-    """The fault of a group that the rule, which has `groups`, does not know."""
+def group_finding(group: str, groups: Sequence[str]) -> Finding | None:
+    """The finding of a group that the rule, which has `groups`, does not know."""
     if group in groups:
         return None
     names, near = ", ".join(groups), nearest(group, groups)

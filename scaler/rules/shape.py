@@ -18,7 +18,7 @@ from scaler.rules.finding import Finding, Path, shown
 from scaler.rules.limits import MAX_GROUPS, MAX_INSTANCES, MAX_NAME, MAX_PODS, MAX_RATIOS
 
 MOST = 200
-"""Faults of the shape that are put into words."""
+"""Findings of the shape that are put into words."""
 LIST = "elastic_scaling_list"
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,4}")

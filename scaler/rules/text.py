@@ -18,7 +18,7 @@ from scaler.rules.finding import Finding, Path, shown
 
 MAX_DEPTH = 32
 MOST = 200
-"""Faults of the writing of valid JSON that are looked for."""
+"""Findings of the writing of valid JSON that are looked for."""
 LONGEST_INTEGER = 4300
 """Digits that Python converts in linear time; a longer whole number is read as a float."""
 
@@ -75,7 +75,7 @@ class _Doubled(dict[str, Any]):
 
 
 def decode(text: str) -> tuple[Any, list[Finding]]:
-    """The value of a JSON text and the faults of its writing. A fault with `start` says that there is no value."""
+    """The value of a JSON text and what is wrong with its writing. A finding with `start` says that there is no value."""
     try:
         value = json.loads(
             text,
@@ -90,7 +90,7 @@ def decode(text: str) -> tuple[Any, list[Finding]]:
     except ValueError:  # raised by `_refuse`
         start = next(found.start() for found in _CONSTANT.finditer(text) if found[1])
         return None, [_not_json(text, "Expecting value", start)]
-    return value, list(islice(_faults(value), MOST))
+    return value, list(islice(_findings(value), MOST))
 
 
 def offsets(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
@@ -137,7 +137,7 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _faults(value: Any) -> Iterator[Finding]:
+def _findings(value: Any) -> Iterator[Finding]:
     """What JSON itself allows and a rule does not: names that are written twice, and nesting without end."""
     holders: list[tuple[Path, Any]] = [((), value)]
     while holders:

@@ -15,9 +15,9 @@ import msgspec
 
 from scaler.kube.api import Object
 from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_KEY, RULE_LABEL
-from scaler.rules.document import immutable_fault, read_rule
+from scaler.rules.document import immutable_finding, read_rule
 from scaler.rules.finding import Finding, pointer, printable
-from scaler.rules.labels import group_fault, label_faults
+from scaler.rules.labels import group_finding, label_findings
 from scaler.rules.values import as_list, as_text, at
 
 MAX_BODY = 8 * 2**20
@@ -165,7 +165,7 @@ def review_rule(request: _Request) -> Response:
     reading = read_rule(data, tuple(binary), at(meta, "annotations"))
     warnings, errors = reading.warnings, reading.errors
     if at(found).get("immutable"):
-        warnings += (immutable_fault(),)
+        warnings += (immutable_finding(),)
     if old is not None and all(at(old, p).get(RULE_KEY) == at(found, p).get(RULE_KEY) for p in ("data", "binaryData")):
         warnings, errors = (*errors, *warnings), ()
     name = as_text(meta.get("name")) if errors else ""
@@ -215,10 +215,10 @@ def _limited(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> Iterator[Finding]:
-    yield from label_faults(labels, what)
+    yield from label_findings(labels, what)
     rule, group = labels.get(RULE_LABEL), labels.get(GROUP_LABEL)
     groups = groups_of(namespace, rule) if isinstance(rule, str) and rule and group else None
-    unknown = group_fault(str(group), groups) if groups else None
+    unknown = group_finding(str(group), groups) if groups else None
     if unknown is not None:
         yield unknown
 

@@ -17,7 +17,7 @@ from scaler.decide.lifecycle import CleanPods, Ending, RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, PREFIX, ROUNDS_ANNOTATION, RULE_LABEL
-from scaler.rules.jobspec import job_faults, read_replicas
+from scaler.rules.jobspec import job_findings, read_replicas
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, number_in
 
@@ -65,7 +65,7 @@ def read_job(obj: Object) -> Job:
         exit_code_pods=tuple(f"{name}-{kind.lower()}-" for kind in restarted),
         ending=as_text(final.get("message")).rstrip(".") if final is not None else "",
         label_problem=label_problem,
-        faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_faults(obj)[:MOST_FAULTS]),
+        faults=tuple(f"{fault.code}: {fault.message}; {fault.hint}" for fault in job_findings(obj)[:MOST_FAULTS]),
         restart_limit=policy.backoff_limit or None,
         refused=refusal(obj),
         names_rule=RULE_LABEL in at(meta, "labels"),

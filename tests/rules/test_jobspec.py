@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.rules.jobspec import job_faults, read_replicas
+from scaler.rules.jobspec import job_findings, read_replicas
 from scaler.tools.linting.manifest import objects
 
 JSON = st.recursive(
@@ -21,7 +21,7 @@ NAMES = st.sampled_from(["Master", "Worker", "master", "replicas", "template", "
 @given(spec=st.dictionaries(NAMES, st.dictionaries(NAMES, JSON) | JSON), labels=JSON)
 def test_no_shape_raises_and_every_fault_has_a_name_a_place_and_a_cure(spec: Any, labels: Any) -> None:
     for job in ({"spec": {"replicaSpecs": spec}, "metadata": {"labels": labels}}, {"spec": spec}, {"metadata": labels}):
-        for fault in job_faults(job):
+        for fault in job_findings(job):
             assert fault.code.startswith("Invalid")
             assert fault.path
             assert fault.message

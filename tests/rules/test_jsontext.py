@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from scaler.rules.document import MAX_FAULTS
+from scaler.rules.document import MAX_FINDINGS
 from scaler.rules.text import MAX_DEPTH
 from scaler.tools.linting.brackets import read
 from scaler.tools.linting.jsontext import Edit, Node
@@ -201,7 +201,7 @@ def test_nesting_is_read_down_to_the_limit_and_not_deeper() -> None:
 
 
 def test_after_many_faults_reading_ends() -> None:
-    assert len(codes("[" + "a " * 1000 + "]")) == MAX_FAULTS
+    assert len(codes("[" + "a " * 1000 + "]")) == MAX_FINDINGS
 
 
 @given(st.text(st.characters(), max_size=60) | nearly_json)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, PREFIX, RULE_KEY, RULE_LABEL
-from scaler.rules.labels import group_fault
+from scaler.rules.labels import group_finding
 from scaler.rules.values import as_text, at
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.reading import Cluster
@@ -114,7 +114,7 @@ def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
 
 
 def _group_check(group: str, groups: Sequence[str], about: str) -> Iterator[Check]:
-    fault = group_fault(group, groups)
+    fault = group_finding(group, groups)
     if fault is not None:
         yield Check(Standing.FAIL, about, f"{fault.message}; {fault.hint}")
 

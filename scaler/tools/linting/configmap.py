@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RULE_KEY
-from scaler.rules.document import immutable_fault, key_fault, read_options
+from scaler.rules.document import immutable_finding, key_finding, read_options
 from scaler.rules.finding import Finding
 from scaler.rules.rule import Rule
 from scaler.tools.linting.document import examine
@@ -77,7 +77,7 @@ def _document(found: Object) -> tuple[Rule | None, list[Finding]]:
     """The rule under the key and its document's findings, or why there is no document."""
     value = rule_value(found)
     if value is None or value.string is None:
-        fault = key_fault(_names(found, "data"), _names(found, "binaryData"))
+        fault = key_finding(_names(found, "data"), _names(found, "binaryData"))
         return None, [found.placed(fault)]
     other = object_in_document(value.string)
     if other:
@@ -103,7 +103,7 @@ def _double_keys(found: Object) -> Iterator[Finding]:
 def _immutable(found: Object) -> Iterator[Finding]:
     value = found.root.get("immutable")
     if value is not None and value.text == "true":
-        yield found.placed(immutable_fault())
+        yield found.placed(immutable_finding())
 
 
 def _options(found: Object) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ import msgspec
 
 from scaler.names import JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.rules.finding import Finding, Path, shown
-from scaler.rules.jobspec import job_faults
+from scaler.rules.jobspec import job_findings
 from scaler.tools.linting.manifest import Object, Value
 from scaler.tools.linting.metadata import metadata_findings
 from scaler.tools.linting.roles import Rules, labels_at, names_ours, place_faults, size_faults
@@ -147,7 +147,7 @@ def _retries(job: _Job) -> Iterator[Finding]:
 
 def _makeable(job: _Job) -> Iterator[Finding]:
     """What keeps pods from being made of it: the controller's own checks, each shown where it stands."""
-    for fault in job_faults(job.plain):
+    for fault in job_findings(job.plain):
         yield job.object.placed(fault)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from scaler.rules.document import MAX_FAULTS
+from scaler.rules.document import MAX_FINDINGS
 from scaler.rules.finding import Finding, Path, printable, shown
 from scaler.rules.text import LONGEST_INTEGER, MAX_DEPTH
 
@@ -345,7 +345,7 @@ class Reader:
 
     def _fault(self, code: str, start: int, message: str, hint: str, edit: Edit | None = None) -> None:
         self.faults.append(TextFinding(code, tuple(self.path), message, hint, start=start, edit=edit))
-        if len(self.faults) >= MAX_FAULTS:
+        if len(self.faults) >= MAX_FINDINGS:
             raise _StopReading
 
     def _stop(self, message: str, hint: str, *, code: str = "NotJson") -> NoReturn:

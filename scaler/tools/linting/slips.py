@@ -11,7 +11,7 @@ import msgspec
 from scaler.names import BESIDE_LABEL, GROUP_LABEL, INSTALL_LABEL, JOB_ID_LABEL, KEPT_FOR_LABEL, NAMESPACE_LABEL
 from scaler.names import RULE_LABEL as RULE
 from scaler.rules.finding import Finding, shown
-from scaler.rules.labels import LABELS, group_fault, label_faults, nearest
+from scaler.rules.labels import LABELS, group_finding, label_findings, nearest
 
 APP_LABEL = "app"
 APPS = ("mindie-ms-server", "mindie-ms-controller", "mindie-ms-coordinator")
@@ -34,7 +34,7 @@ def all_label_faults(labels: Mapping[str, str], what: str) -> Iterator[Finding]:
         hint = f"write {name}: {labels[wrong]}"
         yield Finding("LabelMisspelt", (*LABELS, wrong), message, hint, on_key=True, cure=name)
     yield from app_faults(labels)
-    for fault in label_faults({**labels, **{name: labels[wrong] for name, wrong in meant.items()}}, what):
+    for fault in label_findings({**labels, **{name: labels[wrong] for name, wrong in meant.items()}}, what):
         if fault.path[-1] not in meant:
             yield fault
 
@@ -53,7 +53,7 @@ def app_faults(labels: Mapping[str, str]) -> Iterator[Finding]:
 
 def unknown_group(group: str, groups: tuple[str, ...]) -> Finding | None:
     """The fault of a group that the rule, which has `groups`, does not know, with its cure where that is sure."""
-    fault = group_fault(group, groups)
+    fault = group_finding(group, groups)
     near = nearest(group, groups) if fault is not None else ""
     return msgspec.structs.replace(fault, cure=near) if fault is not None and is_sure(group, near) else fault
 
