@@ -75,7 +75,7 @@ class _Doubled(dict[str, Any]):
 
 
 def decode(text: str) -> tuple[Any, list[Finding]]:
-    """The value of a JSON text and what is wrong with its writing. A finding with `start` says that there is no value."""
+    """The value of a JSON text and what is wrong with its writing; a finding with `start` says that there is none."""
     try:
         value = json.loads(
             text,
