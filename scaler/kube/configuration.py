@@ -121,7 +121,12 @@ async def load(
             )
         tls = _tls(configuration, insecure=insecure)
     except Exception as error:
-        raise NotSentError(f"no usable configuration of a cluster: {_in_words(error, kubeconfig)}") from error
+        words = " ".join(str(error).split())
+        if isinstance(error, TypeError | AttributeError | KeyError):  # of the library, about a file of another shape
+            words = "it is empty, or no kubeconfig"
+        if kubeconfig is not None and kubeconfig not in words:
+            words = f"{kubeconfig}: {words}"
+        raise NotSentError(f"no usable configuration of a cluster: {words}") from error
     return configuration, Credentials(configuration, loader, tls), tls
 
 
@@ -136,14 +141,6 @@ def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> s
         chosen = next((one for one in contexts if one["name"] == context), None) if context else current
         return str((chosen or {})["context"].get("namespace") or "default")
     return "default"
-
-
-def _in_words(error: Exception, kubeconfig: str | None) -> str:
-    """On one line. What is of another shape than a kubeconfig ends in errors of the library that name no file."""
-    words = " ".join(str(error).split())
-    if isinstance(error, TypeError | AttributeError | KeyError):
-        words = "it is empty, or no kubeconfig"
-    return words if kubeconfig is None or kubeconfig in words else f"{kubeconfig}: {words}"
 
 
 def _require(paths: str) -> None:

@@ -18,8 +18,8 @@ from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, PREFIX, ROUNDS_ANNOTATION, RULE_LABEL
 from scaler.rules.jobspec import job_findings, read_replicas
-from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, number_in
+from scaler.rules.values import as_list, as_text, at
+from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, number_in, said_by_metadata
 
 APP_LABEL = "app"
 _HARDWARE = ("huawei.com/schedule_policy", "sp-block", "scaleout-type")
@@ -41,7 +41,7 @@ def read_job(obj: Object) -> Job:
     labels, moved = at(meta, "labels"), as_text(at(meta, "annotations").get(MOVED_RULE))
     if moved and RULE_LABEL not in labels:  # where admission has put the name of the rule
         labels = {RULE_LABEL: moved, **labels}
-    name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
+    name = as_text(meta.get("name"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
     numbers = read_replicas(obj)
     final, policy = final_condition(obj), read_run_policy(obj)
@@ -49,17 +49,11 @@ def read_job(obj: Object) -> Job:
     replicas = at(obj, "spec", "replicaSpecs")
     restarted = (kind for kind in numbers if at(replicas[kind]).get("restartPolicy") == EXIT_CODE)
     return Job(
-        namespace=key.namespace,
-        name=name,
-        uid=uid,
-        created=seconds_of(as_text(meta.get("creationTimestamp"))),
-        generation=as_count(meta.get("generation")),
+        **said_by_metadata(meta),
         key=key,
         group=as_text(labels.get(GROUP_LABEL)) or None,
-        deleting=bool(meta.get("deletionTimestamp")),
         finished=final is not None,
         replicas=tuple((f"{name}-{kind.lower()}-", number) for kind, number in numbers.items()),
-        pod_group=f"{name}-{uid}",
         policy=policy,
         members=members if isinstance(members, int) and not isinstance(members, bool) else sum(numbers.values()),
         exit_code_pods=tuple(f"{name}-{kind.lower()}-" for kind in restarted),

@@ -157,14 +157,22 @@ PLAIN = "Pod"
 
 
 def membership_of(pod: LabelledMetadata) -> Membership | None:
-    """None for a pod that names no rule."""
+    """None for a pod that names no rule. What its annotations say counts before what its kind knows."""
     if RULE_LABEL not in pod.labels:
         return None
     labels = Labels(*(pod.labels.get(name, "") for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)))
     known = ((kind, found) for kind, of_kind in KINDS.items() if (found := of_kind(pod)) is not None)
-    kind, membership = next(known, (PLAIN, _single(pod)))
+    kind, found = next(known, (PLAIN, _single(pod)))
+    size, named = number_in(pod.annotations.get(INSTANCE_SIZE, "")), pod.annotations.get(INSTANCE, "")
+    if 0 < len(named) <= LONGEST_NAME:  # of one instance within its service and group
+        instance = identity("pods", pod.namespace, labels.job_id, labels.group, named)
+        found = msgspec.structs.replace(
+            found, instance=instance, name=named, size=size or 1, mortal=False, shares_pod_group=True
+        )
+    elif size and found.size != 1:  # a pod that is an instance by itself gets no companions by a size alone
+        found = msgspec.structs.replace(found, size=size)
     return msgspec.structs.replace(
-        _as_annotated(pod, membership),
+        found,
         kind=kind,
         key=ServiceKey(pod.namespace, labels.rule, labels.job_id),
         group=labels.group or None,
@@ -215,22 +223,6 @@ def _deployment_of(pod: LabelledMetadata) -> str:
     ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
     named = pod.owner.is_a("ReplicaSet", APPS) and len(ending) > 1 and pod.owner.name.endswith(ending)
     return pod.owner.name.removesuffix(ending) if named else ""
-
-
-def _as_annotated(pod: LabelledMetadata, found: Membership) -> Membership:
-    """`found` with what the pod's annotations say instead. A name means one instance within its service and group.
-
-    A size alone concerns instances that the kind knows to consist of several pods: a pod that is an instance by itself
-    gets no companions by saying how many it would like.
-    """
-    size, named = number_in(pod.annotations.get(INSTANCE_SIZE, "")), pod.annotations.get(INSTANCE, "")
-    if 0 < len(named) <= LONGEST_NAME:
-        service = pod.labels.get(JOB_ID_LABEL, ""), pod.labels.get(GROUP_LABEL, "")
-        instance = identity("pods", pod.namespace, *service, named)
-        return msgspec.structs.replace(
-            found, instance=instance, name=named, size=size or 1, mortal=False, shares_pod_group=True
-        )
-    return msgspec.structs.replace(found, size=size) if size and found.size != 1 else found
 
 
 # What the objects that make pods know

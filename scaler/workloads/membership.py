@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
+from scaler.clock import seconds_of
 from scaler.decide.lifecycle import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.metadata import Owner, sharing
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
-from scaler.rules.values import as_text
+from scaler.rules.values import as_count, as_text
 
 MOST_FAULTS = 10
 """Of a job that are said."""
@@ -98,6 +99,20 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     def leader(self) -> str:
         """The name of its first pod; "" when it has none."""
         return next((f"{start}0" for start, number in self.replicas if number), "")
+
+
+def said_by_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Those fields of a Job that every kind of job says in its metadata."""
+    name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
+    return {
+        "namespace": as_text(meta.get("namespace")),
+        "name": name,
+        "uid": uid,
+        "created": seconds_of(as_text(meta.get("creationTimestamp"))),
+        "generation": as_count(meta.get("generation")),
+        "deleting": bool(meta.get("deletionTimestamp")),
+        "pod_group": f"{name}-{uid}",
+    }
 
 
 class Labels(msgspec.Struct, frozen=True, gc=False):

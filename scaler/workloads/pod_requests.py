@@ -145,10 +145,17 @@ def pod_request_of(spec: Any, *, large: bool = False) -> PodRequest:
     """The request of a pod with this spec; `spec` is that of a pod or of a template, in any shape. When it is `large`,
     nothing is read of where it may run."""
     spec = at(spec)
-    resources, read = _read_resources(spec)
+    try:
+        found = msgspec.convert(spec, PodResources)
+    except msgspec.ValidationError:
+        found, read = PodResources(), False
+    else:
+        resources = [container.resources for container in (*(found.containers or ()), *(found.init_containers or ()))]
+        amounts = [found.overhead or {}, *(one.amounts for one in (*resources, found.resources) if one)]
+        read = all(whole_amount(name, value) is not None for some in amounts for name, value in some.items())
     large = large or _size(spec) > LONGEST_PLACEMENT
     where = Where(opaque=True) if large else _where(spec, opaque=not read or _is_opaque(spec))
-    return _shared(PodRequest(requests_of(resources), where))
+    return _shared(PodRequest(requests_of(found), where))
 
 
 def ascend_job_requests(obj: Object) -> tuple[PodRequest, ...]:
@@ -191,17 +198,6 @@ def amounts_together(specs: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str
             for name, amount in amounts_of(at(container)).items():
                 amounts[name] += [amount] * pods
     return {name: add_quantities(values) for name, values in sorted(amounts.items()) if values}
-
-
-def _read_resources(spec: Mapping[str, Any]) -> tuple[PodResources, bool]:
-    """The resources, and whether they are understood."""
-    try:
-        found = msgspec.convert(spec, PodResources)
-    except msgspec.ValidationError:
-        return PodResources(), False
-    resources = [container.resources for container in (*(found.containers or ()), *(found.init_containers or ()))]
-    amounts = [found.overhead or {}, *(one.amounts for one in (*resources, found.resources) if one)]
-    return found, all(whole_amount(name, value) is not None for some in amounts for name, value in some.items())
 
 
 def _where(spec: Mapping[str, Any], *, opaque: bool) -> Where:

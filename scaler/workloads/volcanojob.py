@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from scaler.clock import seconds_of
 from scaler.decide.lifecycle import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
 from scaler.kube.api import Object
@@ -19,7 +18,7 @@ from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.workloads.membership import MOST_FAULTS, Job, labels_of
+from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, said_by_metadata
 
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished any more."""
@@ -43,7 +42,7 @@ def read_volcano_job(obj: Object) -> Job:
     """Everything that is known from the job alone."""
     meta, spec, status = (at(obj, part) for part in ("metadata", "spec", "status"))
     state = at(status, "state")
-    namespace, name, uid = (as_text(meta.get(field)) for field in ("namespace", "name", "uid"))
+    namespace, name = as_text(meta.get("namespace")), as_text(meta.get("name"))
     tasks = [
         _Task(
             as_text(task.get("name"))[:LONGEST_NAME] or f"default{index}",
@@ -59,17 +58,11 @@ def read_volcano_job(obj: Object) -> Job:
     labels = labels_of(written)
     final = state.get("phase") in FINAL
     return Job(
-        namespace=namespace,
-        name=name,
-        uid=uid,
-        created=seconds_of(as_text(meta.get("creationTimestamp"))),
-        generation=as_count(meta.get("generation")),
+        **said_by_metadata(meta),
         key=ServiceKey(namespace, labels.rule, labels.job_id),
         group=labels.group or None,
-        deleting=bool(meta.get("deletionTimestamp")),
         finished=final,
         replicas=replicas,
-        pod_group=f"{name}-{uid}",
         policy=RunPolicy(),
         members=as_count(spec.get("minAvailable"), MAX_PODS) or sum(number for _, number in replicas),
         ending=as_text(state.get("message")).rstrip(".") if final else "",
