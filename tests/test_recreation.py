@@ -150,7 +150,7 @@ def test_what_somebody_deletes_as_often_as_it_is_made_is_made_with_pauses_and_th
             fighting.cancel()
             assert len(on.writes()) - before < 50 * 2
             told = {event["message"] for event in on.cluster.peek(EVENTS) if event["reason"] == "CreateRefused"}
-            assert any("somebody deletes Pod p0-master-0 as often as it is made" in message for message in told)
+            assert any("another client deletes Pod p0-master-0 as often as it is made" in message for message in told)
             await on.settle(300)
             assert on.with_pods() == {"p0", "d0"}
 
@@ -170,7 +170,7 @@ def test_the_next_one_gets_the_turn_of_an_instance_that_somebody_deletes() -> No
     run(story())
 
 
-@pytest.mark.parametrize(("uids", "words"), [("same same", ""), ("a b", "somebody deletes Service p0-master-0")])
+@pytest.mark.parametrize(("uids", "words"), [("same same", ""), ("a b", "another client deletes Service p0-master-0")])
 def test_what_is_found_where_it_was_to_be_made_is_not_taken_for_deleted(uids: str, words: str) -> None:
     """A restored cluster shows less for a while than what is there."""
 

@@ -52,7 +52,7 @@ class RecreationGuard:
             del self._made[oldest]
 
     def forget(self, uid: str) -> None:
-        """What was made of it is deleted by ourselves, so what is missing was deleted by nobody else."""
+        """The scaler itself deletes what was made of it: what is missing was deleted by no other client."""
         self._made.pop(uid, None)
 
     async def is_as_known(self, record: JobRecord) -> bool:
@@ -72,5 +72,5 @@ class RecreationGuard:
             return ""
         for name, times in reversed(made.objects.items()):  # a pod says more than its PodGroup
             if len(times) == MOST and times[0][0] >= since:
-                return f"somebody deletes {name} as often as it is made, {MOST} times within a minute"
+                return f"another client deletes {name} as often as it is made, {MOST} times within a minute"
         return ""

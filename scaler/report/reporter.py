@@ -7,7 +7,6 @@ One Reporter per process; what an earlier leader wrote is read back, not remembe
 
 from __future__ import annotations
 
-import itertools
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -54,22 +53,22 @@ PATIENCE = 5.0
 _log = structlog.get_logger("report")
 
 
+QueuedEvent = Callable[[], Event | None]
+"""An event that is put into words only when it is written; None when it is not true any more by then."""
+
+
 class _Due(NamedTuple):
-    """One object to be written: how, and which. The key of a service, a rule or a ConfigMap, the uid of a job, or the
-    number of an event."""
+    """One object to be written: how, and which. The key of a service, a rule or a ConfigMap, the uid of a job, or an
+    event."""
 
     write: Callable[[Any], Awaitable[None]]
-    of: ServiceKey | Name | str
+    of: ServiceKey | Name | str | QueuedEvent
     namespace: str
     name: str = ""
     """Of the job, or of the object that the event is about, for people."""
 
     def __str__(self) -> str:
         return f"{self.write.__name__.removeprefix('_write_')} {self.name or self.of}"
-
-
-QueuedEvent = Callable[[], Event | None]
-"""An event that is put into words only when it is written; None when it is not true any more by then."""
 
 
 class Reporter:
@@ -96,9 +95,8 @@ class Reporter:
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
         self._instances: dict[str, tuple[ServiceReport, Verdict]] = {}
         """uid -> what was reported of the instance last."""
-        self._events: dict[str, QueuedEvent | Event] = {}
-        """Number -> an event that waits, put into words at the first attempt to write it."""
-        self._numbers = itertools.count()
+        self._events: dict[QueuedEvent, Event | None] = {}
+        """Those that wait; put into words at the first attempt to write them."""
         self._running = False
 
     async def run(self) -> None:
@@ -199,8 +197,7 @@ class Reporter:
         if self._running and refused is not None:
             subject = Subject(resource.api_version, resource.kind, refused.namespace, refused.name, refused.uid)
             message = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
-            event = Event(subject, Warning.OBJECT_UNREADABLE.value, message, warning=True)
-            self._queue_event(lambda: event, subject)
+            self._queue_event(partial(Event, subject, Warning.OBJECT_UNREADABLE.value, message, warning=True), subject)
 
     def _note_instance(self, report: ServiceReport, verdict: Verdict, *, changed: bool) -> None:
         """An event when state or reason changed, and the job's status when anything changed that it says."""
@@ -260,9 +257,8 @@ class Reporter:
         if len(self._events) >= MAX_EVENTS_WAITING:
             self._metrics.report_dropped("event", "overflow")
             return
-        number = str(next(self._numbers))
-        self._events[number] = queued
-        self._outbox.mark(_Due(self._write_event, number, about.namespace, about.name), delay=delay)
+        self._events[queued] = None
+        self._outbox.mark(_Due(self._write_event, queued, about.namespace, about.name), delay=delay)
 
     def _report(self, key: ServiceKey) -> ServiceReport | None:
         return self._services.get(RuleKey(key.namespace, key.rule), {}).get(key)
@@ -343,14 +339,15 @@ class Reporter:
         if patch is not None:
             await write_status(self._writer, job, patch)
 
-    async def _write_event(self, number: str) -> None:
-        queued = self._events.pop(number, None)
-        event = queued() if callable(queued) else queued
-        if event is None or (callable(queued) and not self._event_writer.passes(event)):
-            return
-        self._events[number] = event
+    async def _write_event(self, queued: QueuedEvent) -> None:
+        event = self._events.pop(queued)
+        if event is None:
+            event = queued()
+            if event is None or not self._event_writer.passes(event):
+                return
+        self._events[queued] = event
         await self._event_writer.write(event)
-        del self._events[number]
+        del self._events[queued]
 
 
 def _stated(report: ServiceReport) -> tuple[object, ...]:
