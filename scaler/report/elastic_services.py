@@ -204,7 +204,7 @@ class StatusWriter:
 
 
 def _subject(key: ServiceKey, known: _Known) -> Subject:
-    return Subject(ELASTIC_SERVICES.api_version, ELASTIC_SERVICES.kind, key.namespace, known.name, known.uid)
+    return Subject(ELASTIC_SERVICES, key.namespace, known.name, known.uid)
 
 
 def names_of(key: ServiceKey) -> tuple[str, str]:

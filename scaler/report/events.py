@@ -39,22 +39,22 @@ class Event(NamedTuple):
     @property
     def event_name(self) -> str:
         """Deterministic, and readable in `kubectl get events`."""
-        content = "\0".join((self.subject.kind, self.subject.uid, self.reason, self.message))
+        content = "\0".join((self.subject.resource.kind, self.subject.uid, self.reason, self.message))
         digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return f"{object_name(self.subject.name, 200)}.{digest}"
 
 
 def event_object(event: Event, now: float) -> Object:
     """The core/v1 Event that says `event` for the first time."""
-    subject, at = event.subject, rfc3339(now)
+    resource, namespace, name, uid = event.subject
+    at = rfc3339(now)
     involved = {
-        "apiVersion": subject.api_version, "kind": subject.kind, "namespace": subject.namespace,
-        "name": subject.name, "uid": subject.uid,
+        "apiVersion": resource.api_version, "kind": resource.kind, "namespace": namespace, "name": name, "uid": uid,
     }  # fmt: skip
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"namespace": subject.namespace, "name": event.event_name},
+        "metadata": {"namespace": namespace, "name": event.event_name},
         "involvedObject": {key: value for key, value in involved.items() if value},
         "reason": event.reason,
         "message": event.message[:_MAX_MESSAGE],

@@ -195,7 +195,7 @@ class Reporter:
         """An event about an object that cannot be read, should its service have no status that says so."""
         refused, resource = change.refused, change.resource
         if self._running and refused is not None:
-            subject = Subject(resource.api_version, resource.kind, refused.namespace, refused.name, refused.uid)
+            subject = Subject(resource, refused.namespace, refused.name, refused.uid)
             message = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
             self._queue_event(partial(Event, subject, Warning.OBJECT_UNREADABLE.value, message, warning=True), subject)
 
@@ -235,7 +235,7 @@ class Reporter:
         key = report.plan.key
         for note in report.plan.notes:
             for subject in _subjects(report, note) if note not in before else ():
-                about_service = subject.kind == ELASTIC_SERVICES.kind
+                about_service = subject.resource == ELASTIC_SERVICES
                 delay = PATIENCE if note.warning in PASSING else INTERVAL if about_service else 0.0
                 self._queue_event(partial(self._lasting, key, note, subject), subject, delay=delay)
 
@@ -244,11 +244,11 @@ class Reporter:
         report = self._report(key)
         if report is None or note not in report.plan.notes:
             return None
-        if subject.kind == ELASTIC_SERVICES.kind:
+        if subject.resource == ELASTIC_SERVICES:
             known = self._statuses.subject(key)
             if known is None and note.warning in OF_RULE:
                 return None  # that one is written anyway
-            subject = known or Subject("v1", CONFIG_MAPS.kind, key.namespace, key.rule)
+            subject = known or Subject(CONFIG_MAPS, key.namespace, key.rule)
         return Event(subject, note.warning.value, note.message, warning=True)
 
     def _queue_event(self, queued: QueuedEvent, about: Subject, *, delay: float = 0.0) -> None:
@@ -364,6 +364,6 @@ def _subjects(report: ServiceReport, note: Note) -> Iterator[Subject]:
     if note.uid in report.instances:
         yield report.instances[note.uid].subject
     if key.rule and not note.uid:
-        yield Subject(ELASTIC_SERVICES.api_version, ELASTIC_SERVICES.kind, key.namespace, key.rule)
+        yield Subject(ELASTIC_SERVICES, key.namespace, key.rule)
         if note.warning in OF_RULE:
-            yield Subject("v1", CONFIG_MAPS.kind, key.namespace, key.rule, report.rule_uid)
+            yield Subject(CONFIG_MAPS, key.namespace, key.rule, report.rule_uid)

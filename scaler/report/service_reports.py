@@ -15,7 +15,7 @@ from scaler.decide.explain import ABOUT_ROOM
 from scaler.decide.world import GroupPlan, Plan, Service, Tally
 from scaler.informers.cache import Cache
 from scaler.informers.jobs import JobRecord
-from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS
+from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Resource
 from scaler.report.job_status import ReplicaStatuses, replica_statuses
 from scaler.rules.rule import Ratio
 from scaler.state.cluster import ClusterState
@@ -28,8 +28,7 @@ RuleKey = Name
 class Subject(NamedTuple):
     """The object that an event is about."""
 
-    api_version: str
-    kind: str
+    resource: Resource
     namespace: str
     name: str
     uid: str = ""
@@ -88,9 +87,9 @@ def _instance(cache: Cache, uid: str, *, ours: bool) -> InstanceReport | None:
         first = min(pods, key=lambda pod: pod.name, default=None)
         if first is None:
             return None
-        return InstanceReport(Subject(PODS.api_version, PODS.kind, first.namespace, first.name, first.uid))
+        return InstanceReport(Subject(PODS, first.namespace, first.name, first.uid))
     resource = ASCEND_JOBS if job.kind == ASCEND_JOBS.kind else VOLCANO_JOBS
-    subject = Subject(resource.api_version, resource.kind, job.namespace, job.name, job.uid)
+    subject = Subject(resource, job.namespace, job.name, job.uid)
     if not ours or not job.text:
         return InstanceReport(subject)
     phases = {pod.name: pod.phase for pod in pods if not pod.terminating}

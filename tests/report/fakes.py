@@ -41,4 +41,4 @@ def _reported(obj: Object) -> InstanceReport:
     metadata, text = obj["metadata"], zlib.compress(msgspec.json.encode(obj))
     names = metadata["namespace"], metadata["name"], metadata["uid"]
     record = JobRecord(*names, metadata["resourceVersion"], read_job(obj), text)
-    return InstanceReport(Subject(ASCEND_JOBS.api_version, ASCEND_JOBS.kind, *names), record)
+    return InstanceReport(Subject(ASCEND_JOBS, *names), record)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS
 from scaler.report.events import REPEAT_AFTER, Event, Filter, event_object, repetition
 from scaler.report.service_reports import Subject
 
-JOB = Subject("mindxdl.gitee.com/v1", "AscendJob", "default", "p0", "uid-p0")
+JOB = Subject(ASCEND_JOBS, "default", "p0", "uid-p0")
 HELD = Event(JOB, "WaitingForRatio", "waits for group1")
 
 
 def test_an_event_says_who_why_and_when() -> None:
     found = event_object(HELD, now=0)
-    assert found["involvedObject"]["uid"] == "uid-p0"
+    about = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob"}
+    assert found["involvedObject"] == about | {"namespace": "default", "name": "p0", "uid": "uid-p0"}
     assert (found["reason"], found["message"], found["type"]) == ("WaitingForRatio", "waits for group1", "Normal")
     assert found["firstTimestamp"] == found["lastTimestamp"] == "1970-01-01T00:00:00Z"
     assert event_object(HELD._replace(warning=True), now=0)["type"] == "Warning"
@@ -27,7 +29,7 @@ def test_the_same_thing_has_the_same_name_and_anything_else_another() -> None:
 
 
 def test_a_rule_that_does_not_exist_is_named_without_a_uid() -> None:
-    found = event_object(Event(Subject("v1", "ConfigMap", "default", "rule"), "RuleMissing", ""), now=0)
+    found = event_object(Event(Subject(CONFIG_MAPS, "default", "rule"), "RuleMissing", ""), now=0)
     assert "uid" not in found["involvedObject"]
 
 
