@@ -26,7 +26,7 @@ async def put(writer: Writer, metrics: Metrics, content: Object) -> None:
         _log.warning("a ConfigMap of this name is not ours and is left alone", namespace=namespace, name=name)
     elif not same_content(existing, content):
         # Labels and annotations of other people's tools stay.
-        patch = {key: content[key] for key in ("data", "binaryData") if key in content}
+        patch: Object = {key: content[key] for key in ("data", "binaryData") if key in content}
         changed = {key: content["metadata"][key] for key in ("labels", "annotations")}
         patch["metadata"] = changed | {key: existing["metadata"][key] for key in ("uid", "resourceVersion")}
         await writer.patch(CONFIG_MAPS, namespace, name, patch, patch_type=PatchType.MERGE)
