@@ -38,22 +38,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def commands(item: pytest.Item) -> list[str]:
     """The test alone with what makes hypothesis draw the same, and the history that it played last."""
-    words = [_python(), "-m", "pytest", item.nodeid]
-    seed = _hypothesis_seed(item)
+    words, test = [_python(), "-m", "pytest", item.nodeid], getattr(item, "obj", None)
+    seed: int | str | None = item.config.getoption("--hypothesis-seed", None)
+    if seed is None:
+        seed = getattr(test, "_hypothesis_internal_use_generated_seed", None)
     words += [f"--hypothesis-seed={seed}"] if seed is not None else []
-    same = (
-        "CI=true "
-        if is_hypothesis_test(getattr(item, "obj", None)) and getattr(settings.default, "derandomize", False)
-        else ""
-    )
+    alike = is_hypothesis_test(test) and getattr(settings.default, "derandomize", False)
+    same = "CI=true " if alike else ""
     return [same + shlex.join(words), *(f"{_python()} -m {command}" for command in _last_played)]
-
-
-def _hypothesis_seed(item: pytest.Item) -> int | None:
-    """The one of the command line, else the one that hypothesis drew for this test."""
-    given: int | str | None = item.config.getoption("--hypothesis-seed", None)
-    drawn: int | None = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_generated_seed", None)
-    return int(given) if given is not None else drawn
 
 
 def _python() -> str:

@@ -146,16 +146,13 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(
-    *before: Object, interceptor: Interceptor | None = None, cluster: SimCluster | None = None,
-    through: Through = lambda api: api, **settings: Any,
-) -> AsyncIterator[Rig]:  # fmt: skip
-    """A running controller; `before` exist before it starts. It must still be alive at the end. `through`: what
-    stands between it and its client, where an interceptor does not do."""
+async def rig(*before: Object, cluster: SimCluster | None = None, **how: Any) -> AsyncIterator[Rig]:
+    """A running controller, with what else `controller` takes; `before` exist before it starts. It must still be alive
+    at the end."""
     clock = Clock(START)
     made = Rig(cluster or SimCluster(clock))
     made.apply(*before)
-    async with controller(made, clock, interceptor=interceptor, through=through, **settings):
+    async with controller(made, clock, **how):
         await made.settle()
         yield made
 
@@ -165,7 +162,7 @@ async def controller(
     on: Rig, clock: Clock, *, interceptor: Interceptor | None = None, through: Through = lambda api: api,
     name: str = "scaler", **settings: Any,
 ) -> AsyncIterator[None]:  # fmt: skip
-    """One life of the controller."""
+    """One life of the controller. `through`: what stands between it and its client, if no interceptor will do."""
     chosen = Settings(**{"leader_election": False, "http_port": 0, **settings})
     api = through(on.cluster.client(name, interceptor))
     async with at_work(run_controller(api, chosen, clock, observer=on.observe, seed=0)):

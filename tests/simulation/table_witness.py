@@ -6,7 +6,6 @@ A table may be wrong for as long as a write takes, and no longer: `GRACE` virtua
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
@@ -15,6 +14,7 @@ from scaler.sim.actors.controller import StandIn
 from scaler.sim.stories.play import START
 
 GRACE = 0.5
+CHIPS = "huawei.com/AscendReal"
 
 
 class TableWitness(StandIn):
@@ -81,7 +81,16 @@ class TableWitness(StandIn):
             return f"says {table['status']}, with a list" if table != {"status": "initializing"} else ""
         if table["status"] != "completed":
             return "is not completed although every pod has its chips"
-        return "" if list(_ranks(table)) == list(_expected(pods)) else f"does not say what its pods say: {table}"
+        said = [
+            (server["container_ip"], server["host_ip"], int(device["rank_id"]), device["device_id"])
+            for server in table["server_list"] for device in server["device"]
+        ]  # fmt: skip
+        chips = [(pod, chip) for pod in pods for chip in objects.annotations_of(pod)[CHIPS].split(",")]
+        expected = [
+            (objects.status(pod)["podIP"], objects.status(pod)["hostIP"], rank, chip.rpartition("-")[2])
+            for rank, (pod, chip) in enumerate(chips)
+        ]
+        return "" if said == expected else f"does not say what its pods say: {table}"
 
     def _whole_instance(self, namespace: str, name: str) -> list[Object] | None:
         """The pods in the order of ranks when all are there with chips and address, else None."""
@@ -95,7 +104,7 @@ class TableWitness(StandIn):
             if objects.owner_uid(pod) == objects.uid(job)
             and not (objects.terminating(pod) or objects.ended(pod))
             and objects.status(pod).get("podIP")
-            and "huawei.com/AscendReal" in objects.annotations_of(pod)
+            and CHIPS in objects.annotations_of(pod)
         ]
         by_rank = sorted(pods, key=lambda pod: int(objects.annotations_of(pod)["hccl/rankIndex"]))
         return by_rank if len(pods) == number else None
@@ -107,17 +116,3 @@ class TableWitness(StandIn):
         alive = {objects.status(pod).get("podIP") for pod in self.mirror.all(PODS) if not objects.terminating(pod)}
         gone = [server["container_ip"] for server in listed if server["container_ip"] not in alive]
         return f"lists {gone}, which are gone" if gone and "completed" in self.statuses().values() else ""
-
-
-def _ranks(table: Any) -> Any:
-    for server in table["server_list"]:
-        for device in server["device"]:
-            yield server["container_ip"], server["host_ip"], int(device["rank_id"]), device["device_id"]
-
-
-def _expected(pods: list[Object]) -> Any:
-    rank = 0
-    for pod in pods:
-        for chip in objects.annotations_of(pod)["huawei.com/AscendReal"].split(","):
-            yield objects.status(pod)["podIP"], objects.status(pod)["hostIP"], rank, chip.rpartition("-")[2]
-            rank += 1

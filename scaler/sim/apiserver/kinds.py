@@ -78,10 +78,6 @@ def _builtin(resource: Resource, *short_names: str, **behaviour: Any) -> Kind:
     return Kind(resource=resource, singular=resource.kind.lower(), short_names=short_names, **behaviour)
 
 
-def _other(group: str, plural: str, kind: str, *short_names: str, namespaced: bool = True, **behaviour: Any) -> Kind:
-    return _builtin(Resource(group, "v1", plural, kind, namespaced), *short_names, **behaviour)
-
-
 _RBAC = "rbac.authorization.k8s.io"
 _CONTROLLED = {"status": True, "generation": True}
 
@@ -99,21 +95,21 @@ BUILT_IN: tuple[Kind, ...] = (
     _builtin(api.SECRETS),
     _builtin(api.MUTATING_WEBHOOKS),
     _builtin(api.VALIDATING_WEBHOOKS),
-    _other("", "serviceaccounts", "ServiceAccount", "sa"),
-    _other("", "endpoints", "Endpoints", "ep"),
-    _other("", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", status=True),
-    _other("", "persistentvolumes", "PersistentVolume", "pv", namespaced=False, status=True),
-    _other("", "resourcequotas", "ResourceQuota", "quota", status=True),
+    _builtin(Resource("", "v1", "serviceaccounts", "ServiceAccount"), "sa"),
+    _builtin(Resource("", "v1", "endpoints", "Endpoints"), "ep"),
+    _builtin(Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"), "pvc", status=True),
+    _builtin(Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False), "pv", status=True),
+    _builtin(Resource("", "v1", "resourcequotas", "ResourceQuota"), "quota", status=True),
     _builtin(api.REPLICA_SETS, "rs", **_CONTROLLED),
     _builtin(api.STATEFUL_SETS, "sts", **_CONTROLLED),
-    _other("apps", "daemonsets", "DaemonSet", "ds", **_CONTROLLED),
-    _other("batch", "jobs", "Job", **_CONTROLLED),
-    _other("policy", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", **_CONTROLLED),
-    _other("networking.k8s.io", "networkpolicies", "NetworkPolicy", "netpol", generation=True),
-    _other(_RBAC, "roles", "Role"),
-    _other(_RBAC, "rolebindings", "RoleBinding"),
-    _other(_RBAC, "clusterroles", "ClusterRole", namespaced=False),
-    _other(_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+    _builtin(Resource("apps", "v1", "daemonsets", "DaemonSet"), "ds", **_CONTROLLED),
+    _builtin(Resource("batch", "v1", "jobs", "Job"), **_CONTROLLED),
+    _builtin(api.DISRUPTION_BUDGETS, "pdb", **_CONTROLLED),
+    _builtin(Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"), "netpol", generation=True),
+    _builtin(Resource(_RBAC, "v1", "roles", "Role")),
+    _builtin(Resource(_RBAC, "v1", "rolebindings", "RoleBinding")),
+    _builtin(Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)),
+    _builtin(Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)),
 )
 
 
