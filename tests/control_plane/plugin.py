@@ -63,8 +63,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = _chosen(metafunc.config)
     marks = {mark.name: mark for mark in metafunc.definition.iter_markers()}
     if "kubernetes_from" in marks:
-        fitting = [version for version in chosen if _minor(version) >= marks["kubernetes_from"].args[0]]
-        chosen = tuple(sorted(fitting, key=_minor)[:1])
+        minors = {int(version.split(".")[1]): version for version in chosen}
+        chosen = tuple(minors[minor] for minor in sorted(minors) if minor >= marks["kubernetes_from"].args[0])[:1]
     elif "every_kubernetes" not in marks:
         chosen = chosen[:1]
     planned = [_planned(metafunc.definition, version) for version in chosen]
@@ -81,10 +81,6 @@ def _planned(item: pytest.Item | pytest.Collector, version: str) -> Planned:
     return known[-1]
 
 
-def _minor(version: str) -> int:
-    return int(version.split(".")[1])
-
-
 def _chosen(config: pytest.Config) -> tuple[str, ...]:
     """The versions to run against; what needs only one takes the first."""
     return tuple(config.getoption("--kubernetes") or VERSIONS)
@@ -93,21 +89,21 @@ def _chosen(config: pytest.Config) -> tuple[str, ...]:
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect on demand, and for want of Volcano or Ascend Operator; keep the tests of one plane in one worker."""
-    left_out = [item for item in items if _left_out(config, item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    without = config.getoption("--no-control-plane")
+    absent = [option for option, given in GIVEN.items() if given.folder() is None]
+    left_out = {
+        item
+        for item in items
+        if (_needs_plane(item) if without else any(_plane_options(item).get(option) for option in absent))
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
     for item in filter(_needs_plane, items):
         planned = _planned_of(item)
         item.user_properties.append((KUBERNETES, planned.version if planned else _chosen(config)[0]))
         item.add_marker(pytest.mark.flaky(reruns=1))
         if planned:
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{planned.number}"))
-
-
-def _left_out(config: pytest.Config, item: pytest.Item) -> bool:
-    if config.getoption("--no-control-plane"):
-        return _needs_plane(item)
-    return any(_plane_options(item).get(option) and given.folder() is None for option, given in GIVEN.items())
 
 
 def _needs_plane(item: pytest.Item) -> bool:
@@ -168,26 +164,18 @@ def fresh_plane(pytestconfig: pytest.Config, tmp_path: Path, programs_needed: No
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for used in _planes_of(getattr(item, "funcargs", {})):
-            report.sections.append(("the control plane's logs", used.tails()))
-        _leave(item)
+        for used in getattr(item, "funcargs", {}).values():
+            for plane in used.started if isinstance(used, FreshPlane) else [used]:
+                if isinstance(plane, ControlPlane):
+                    tails = "\n".join(program.tail() for program in plane.programs.values())
+                    report.sections.append(("the control plane's logs", tails))
+        # It may have left anything behind: it is run again on a fresh plane, and so is the rest of its tests.
+        if planned := _planned_of(item):
+            fresh = planned._replace(left=planned.left + 1)
+            for other in item.session.items:
+                if _planned_of(other) is planned:
+                    other.callspec.params["plane"] = fresh  # type: ignore[attr-defined]
     return report
-
-
-def _leave(item: pytest.Item) -> None:
-    """What failed may have left anything behind: it is run again on a fresh plane, and so is the rest of its tests."""
-    planned = _planned_of(item)
-    if planned is None:
-        return
-    fresh = planned._replace(left=planned.left + 1)
-    for other in item.session.items:
-        if _planned_of(other) is planned:
-            other.callspec.params["plane"] = fresh  # type: ignore[attr-defined]
-
-
-def _planes_of(fixtures: dict[str, Any]) -> list[ControlPlane]:
-    shared = [value for value in fixtures.values() if isinstance(value, ControlPlane)]
-    return shared + [plane for value in fixtures.values() if isinstance(value, FreshPlane) for plane in value.started]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -211,5 +199,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"control plane: failed once and was run again: {report.nodeid}: {why}")
     for given in GIVEN.values():
         terminalreporter.write_line(f"control plane: {given.name}: {given.source()}")
-    source = f"from {given_folder()}" if given_folder() else f"with etcd {ETCD.version}, kwok {KWOK.version}"
+    folder = given_folder()
+    source = f"from {folder}" if folder else f"with etcd {ETCD.version}, kwok {KWOK.version}"
     terminalreporter.write_line(f"control plane: {source}")

@@ -34,7 +34,7 @@ class Program:
     """A program and its log. `command[0]` is the path of the executable."""
 
     def __init__(
-        self, name: str, command: Sequence[str | Path], folder: Path, *, environment: Mapping[str, str] | None = None
+        self, name: str, command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None
     ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
