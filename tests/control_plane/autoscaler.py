@@ -48,44 +48,37 @@ class Autoscaler:
             "scaleTargetRef": reference, "minReplicas": 0, "maxReplicas": most, "metrics": [metric],
             "behavior": {"scaleUp": _AT_ONCE, "scaleDown": _AT_ONCE},
         }  # fmt: skip
-        meta = {"name": name, "namespace": namespace}
-        self._apply({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": spec})
+        self._apply("autoscaling/v2", "HorizontalPodAutoscaler", {"name": name, "namespace": namespace}, spec)
 
     async def answer(self, request: web.Request) -> web.Response:
         """The group's discovery, or the metric."""
+        kind = "ExternalMetricValueList"
         if "namespaces" not in request.path:
-            found: Object = {
-                "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _API,
-                "resources": [
-                    {"name": "load", "singularName": "", "namespaced": True, "kind": "ExternalMetricValueList",
-                     "verbs": ["get"]}
-                ],
-            }  # fmt: skip
+            metric = {"name": "load", "singularName": "", "namespaced": True, "kind": kind, "verbs": ["get"]}
+            found = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _API, "resources": [metric]}
             return web.json_response(found)
         value = {"metricName": "load", "metricLabels": {}, "value": f"{self.load * 1000:.0f}m"}
-        item = {**value, "timestamp": rfc3339(self._clock.now())}
-        return web.json_response(
-            {"kind": "ExternalMetricValueList", "apiVersion": _API, "metadata": {}, "items": [item]}
-        )
+        items = [{**value, "timestamp": rfc3339(self._clock.now())}]
+        return web.json_response({"kind": kind, "apiVersion": _API, "metadata": {}, "items": items})
 
     def register(self, port: int) -> None:
         """A Service with a selector would need endpoints, and those on loopback are refused: it is a name."""
         name = {"name": "load", "namespace": "default"}
         outside = {"type": "ExternalName", "externalName": "localhost"}
-        self._apply({"apiVersion": "v1", "kind": "Service", "metadata": name, "spec": outside})
+        self._apply("v1", "Service", name, outside)
         spec = {
             "group": _GROUP, "version": _VERSION, "service": {**name, "port": port}, "insecureSkipTLSVerify": True,
             "groupPriorityMinimum": 100, "versionPriority": 100,
         }  # fmt: skip
-        meta = {"name": _SERVED}
-        self._apply({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": meta, "spec": spec})
+        self._apply("apiregistration.k8s.io/v1", "APIService", {"name": _SERVED}, spec)
 
     async def serves(self) -> bool:
         """Whether the API server hands the metric on."""
         path = f"/apis/{_API}/namespaces/default/load"
         return '"items"' in await asyncio.to_thread(self._plane.kubectl, "get", "--raw", path)
 
-    def _apply(self, obj: Object) -> None:
+    def _apply(self, version: str, kind: str, metadata: Object, spec: Object) -> None:
+        obj = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
         self._plane.kubectl("apply", "-f", "-", text=json.dumps(obj))
 
 

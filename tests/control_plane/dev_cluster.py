@@ -55,18 +55,12 @@ async def _keep_up(plane: ControlPlane, nodes: int) -> None:
             ),
             flush=True,
         )  # fmt: skip
-        try:
-            await _until_signalled()
-        finally:
-            patience.cancel()
-
-
-async def _until_signalled() -> None:
-    signalled = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, signalled.set)
-    await signalled.wait()
-    print("Stopping.", flush=True)
+        signalled = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, signalled.set)
+        await signalled.wait()
+        print("Stopping.", flush=True)
+        patience.cancel()
 
 
 def main() -> int:

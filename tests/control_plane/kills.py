@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from signal import SIGTERM
@@ -24,6 +24,7 @@ from typing import Any
 
 from scaler.kube.api import PODS, EventType, KubeApi, Object
 from scaler.kube.errors import KubeError, NotFoundError
+from scaler.names import GROUP_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.apiserver.crds import definitions
@@ -47,18 +48,10 @@ LIFE = 5.0
 """Seconds that a life lasts at most: starting takes about one of them."""
 REST = 180.0
 """Seconds in which every service must run whole when the kills pause: a second or two on a machine at leisure."""
-OPTIONS = PlaneOptions(
-    crds=definitions(),
-    audit=True,
-    audit_rules=(
-        {
-            "level": "Request",
-            "verbs": ["delete", "deletecollection"],
-            "resources": [{"group": "", "resources": ["pods"]}],
-        },
-        {"level": "None"},
-    ),
-)
+_DELETIONS = {
+    "level": "Request", "verbs": ["delete", "deletecollection"], "resources": [{"group": "", "resources": ["pods"]}],
+}  # fmt: skip
+OPTIONS = PlaneOptions(crds=definitions(), audit=True, audit_rules=(_DELETIONS, {"level": "None"}))
 """Of a plane that records every deletion of a pod, with its preconditions."""
 
 
@@ -89,15 +82,12 @@ class Ledger:
             own.pop(objects.uid(pod), None)
             return
         own[objects.uid(pod)] = pod
-        service = next((one for one in SERVICES if one.namespace == objects.namespace(pod)), None)
-        if service is None:
-            return
-        name = objects.labels_of(pod).get("mind-cluster/group-name") or world.group_of(_owner(pod))
-        size = service.pods[world.GROUPS.index(name)]
-        if len(own) > size:
-            self.broken.append(
-                f"twice: {_owner(pod)} has {sorted(map(objects.name, own.values()))}, its size is {size}"
-            )
+        owner = str(objects.controller(pod).get("name", ""))
+        for service in (one for one in SERVICES if one.namespace == objects.namespace(pod)):
+            name = objects.labels_of(pod).get(GROUP_LABEL) or world.group_of(owner)
+            size = service.pods[world.GROUPS.index(name)]
+            if len(own) > size:
+                self.broken.append(f"twice: {owner} has {sorted(map(objects.name, own.values()))}, its size is {size}")
 
     def deletions(self, audit: Iterable[dict[str, Any]]) -> Counter[str]:
         """What the scaler deleted, as the API server recorded its requests; a bound pod is a broken promise."""
@@ -158,10 +148,9 @@ class Killing:
             await self._stage.node(node, NodeFate.READY)
         self._fill_up()
         for service in SERVICES:
-            key = f"{service.namespace}/{service.name}/mindie"
             wanted = dict(zip(world.GROUPS, service.ladder[0], strict=True))
-            show = partial(self._show, key)
-            await until(partial(self._runs, key, wanted), f"{key} runs {wanted}", show, REST)
+            runs, show = partial(self._runs, service.key, wanted), partial(self._show, service.key)
+            await until(runs, f"{service.key} runs {wanted}", show, REST)
         self._fill_up()
         errors = [error for process in self._running for error in process.errors()]
         assert errors == [], errors
@@ -185,20 +174,18 @@ class Killing:
             self.counts["leadership lost"] += 1
             self._running.remove(process)
         while len(self._running) < self._replicas:
-            self._start()
-
-    def _start(self) -> None:
-        self._born += 1
-        process = ScalerProcess(f"victim-{self._born}", self._folder, self._kubeconfig, self._flags)
-        process.start()
-        self._running.append(process)
+            self._born += 1
+            process = ScalerProcess(f"victim-{self._born}", self._folder, self._kubeconfig, self._flags)
+            process.start()
+            self._running.append(process)
 
     def _nodes(self) -> list[str]:
         return [f"{one.pool}-{number}" for one in SERVICES for number in range(one.nodes_for(one.ladder[0]))]
 
     async def _shake(self) -> None:
         """Lose some pods, now and then a node, so that there always is something to climb back to."""
-        pods = [pod for pod in (await self._stage.api.list(PODS)).items if _is_ours(pod)]
+        spaces = {service.namespace for service in SERVICES}
+        pods = [pod for pod in (await self._stage.api.list(PODS)).items if objects.namespace(pod) in spaces]
         for pod in self._die.sample(pods, k=min(len(pods), self._die.randint(0, 4))):
             with suppress(NotFoundError):
                 await self._stage.api.delete(PODS, objects.namespace(pod), objects.name(pod), grace_period_seconds=0)
@@ -209,15 +196,6 @@ class Killing:
             self.counts[f"node {fate.value}"] += 1
 
 
-def _is_ours(pod: Object) -> bool:
-    return objects.namespace(pod) in {service.namespace for service in SERVICES}
-
-
-def _owner(pod: Object) -> str:
-    owners = pod["metadata"].get("ownerReferences") or [{}]
-    return str(owners[0].get("name", ""))
-
-
 async def play(
     plane: ControlPlane, folder: Path, *, kills: int, seed: int, replicas: int, tell: bool = False
 ) -> tuple[Counter[str], list[str]]:
@@ -225,9 +203,7 @@ async def play(
 
     `plane` was started with OPTIONS.
     """
-    async with AsyncExitStack() as around:
-        stage = await around.enter_async_context(staged(plane))
-        await around.enter_async_context(watched(Witness(stage.api)))
+    async with staged(plane) as stage, watched(Witness(stage.api)):
         ledger = Ledger(stage.api)
         watching = asyncio.create_task(ledger.run())
         killing = Killing(plane, stage, folder, random.Random(f"kills-{seed}"), replicas)
@@ -240,17 +216,17 @@ async def play(
                     _tell(killing.counts, ledger, on=tell)
         finally:
             await killing.stop()
-        await until(lambda: _caught_up(stage.api, ledger), "the watch has caught up")
+
+        async def caught_up() -> bool:
+            return all(objects.uid(pod) in ledger.seen for pod in (await stage.api.list(PODS)).items)
+
+        await until(caught_up, "the watch has caught up")
         watching.cancel()
         killing.counts += ledger.deletions(plane.audit_events(USER))
         killing.counts["pods that were there"] = len(ledger.seen)
         _tell(killing.counts, ledger, on=tell)  # the witness, which ends with the block, may have more to say
         lost = [f"dead: the watch ended: {watching}"] if watching.done() and not watching.cancelled() else []
         return killing.counts, [*ledger.broken, *lost]
-
-
-async def _caught_up(api: KubeApi, ledger: Ledger) -> bool:
-    return all(objects.uid(pod) in ledger.seen for pod in (await api.list(PODS)).items)
 
 
 def _tell(counts: Counter[str], ledger: Ledger, *, on: bool) -> None:

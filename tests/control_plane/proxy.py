@@ -47,9 +47,7 @@ class Proxy:
         """Nothing passes in either direction, without a sign of it (a partition)."""
         self._upstream = port
         self._tls = ssl.create_default_context(cafile=str(authority))
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._connections: set[_Connection] = set()
+        self._connections: dict[_Connection, asyncio.Task[None]] = {}
 
     @property
     def url(self) -> str:
@@ -57,10 +55,9 @@ class Proxy:
 
     def cut(self) -> int:
         """Reset every connection that is open; how many."""
-        writers = list(self._writers)
-        for writer in writers:
-            writer.transport.abort()
-        return len(writers)
+        for connection in self._connections:
+            connection.client[1].transport.abort()
+        return len(self._connections)
 
     def freeze(self) -> int:
         """Let every connection that is open go half-open for good: what the server says never arrives; how many."""
@@ -78,24 +75,17 @@ class Proxy:
         if self.refuse:
             _drop(writer)
             return
+        connection = _Connection(self, (reader, writer))
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
-        self._writers.add(writer)
+        self._connections[connection] = task
         with suppress(OSError, asyncio.CancelledError):
-            upstream = await asyncio.open_connection("127.0.0.1", self._upstream, ssl=self._tls)
-            connection = _Connection(self, (reader, writer), upstream)
-            self._connections.add(connection)
-            try:
-                await connection.run()
-            finally:
-                self._connections.discard(connection)
-        self._writers.discard(writer)
-        self._tasks.discard(task)
+            await connection.run(await asyncio.open_connection("127.0.0.1", self._upstream, ssl=self._tls))
+        del self._connections[connection]
         _drop(writer)
 
     async def close(self) -> None:
-        tasks = list(self._tasks)
+        tasks = list(self._connections.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -108,48 +98,42 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class _Connection:
     """One client's connection and its twin to the server."""
 
-    def __init__(self, proxy: Proxy, client: Stream, server: Stream) -> None:
+    def __init__(self, proxy: Proxy, client: Stream) -> None:
         self._proxy = proxy
-        self._client = client
-        self._server = server
+        self.client = client
         self._losing = False
         self.deaf = False
 
-    async def run(self) -> None:
-        pumps = [asyncio.create_task(self._requests()), asyncio.create_task(self._answers())]
+    async def run(self, server: Stream) -> None:
+        pumps = [asyncio.create_task(pump(server)) for pump in (self._pass_requests, self._pass_answers)]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            _drop(self._server[1])
+            _drop(server[1])
 
-    async def _requests(self) -> None:
-        while data := await self._client[0].read(_CHUNK):
-            head = _HEAD.match(data)
-            if head and not await self._admits(head[1].decode(), head[2].decode()):
-                return
+    async def _pass_requests(self, server: Stream) -> None:
+        while data := await self.client[0].read(_CHUNK):
+            if head := _HEAD.match(data):
+                fault = self._proxy.judge(head[1].decode(), head[2].decode())
+                await asyncio.sleep(self._proxy.delay)
+                self._losing = fault == LOST
+                if callable(fault):
+                    await fault(self.client[1])
+                    return
             await self._gate(lambda: self._proxy.silent)
-            self._server[1].write(data)
-            await self._server[1].drain()
+            server[1].write(data)
+            await server[1].drain()
 
-    async def _admits(self, method: str, path: str) -> bool:
-        fault = self._proxy.judge(method, path)
-        await asyncio.sleep(self._proxy.delay)
-        self._losing = fault == LOST
-        if callable(fault):
-            await fault(self._client[1])
-            return False
-        return True
-
-    async def _answers(self) -> None:
-        while data := await self._server[0].read(_CHUNK):
+    async def _pass_answers(self, server: Stream) -> None:
+        while data := await server[0].read(_CHUNK):
             await self._gate(lambda: self._proxy.silent or self.deaf)
             if self._losing:
                 return
-            self._client[1].write(data)
-            await self._client[1].drain()
+            self.client[1].write(data)
+            await self.client[1].drain()
 
     async def _gate(self, closed: Callable[[], bool]) -> None:
         while closed():  # noqa: ASYNC110 - switches are plain attributes, so that a test reads like one

@@ -21,7 +21,7 @@ from scaler.kube.api import ELASTIC_SERVICES, KubeApi, Object
 from scaler.settings import Settings
 from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.faulty_api import FaultyApi as FlakyApi
+from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.crds import definitions
@@ -87,7 +87,12 @@ async def play_really(plane: ControlPlane, scenario: Scenario, folder: Path, fac
     async with plane.client() as api, proxied(plane.port, plane.authority) as proxy, watched(Witness(api)):
         kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
         runner = _Runner(folder, kubeconfig, [*ALONE, *LEASE, *flags(scenario.settings, factor)])
-        await _RealWorld(api, wall_clock(), scenario, timeline, runner, proxy).play()
+        world = _RealWorld(
+            api, wall_clock(), scenario, controller=runner, timeline=timeline, seed=scenario.seed,
+            controller_api=_ProxyFaults(api, proxy),
+        )  # fmt: skip
+        world.runner = runner
+        await world.play()
     return timeline
 
 
@@ -121,19 +126,12 @@ class _Runner:
 
 
 class _RealWorld(World):
-    def __init__(
-        self, api: KubeApi, clock: Clock, scenario: Scenario, timeline: Timeline, runner: _Runner, proxy: Proxy
-    ) -> None:
-        self._runner = runner
-        super().__init__(
-            api, clock, scenario, controller=runner, timeline=timeline, seed=scenario.seed,
-            controller_api=_ProxyFaults(api, proxy),
-        )  # fmt: skip
+    runner: _Runner
 
     async def _start(self) -> None:
         """Time zero is when the scaler is ready: how long Python takes to start is not the scenario's matter."""
         await super()._start()
-        await self._runner.ready()
+        await self.runner.ready()
         self._recorder.start()
 
     def _actors(self) -> Any:
@@ -147,7 +145,7 @@ class _RealWorld(World):
         ]
 
 
-class _ProxyFaults(FlakyApi):
+class _ProxyFaults(FaultyApi):
     """The scenario's faults, done to the wire."""
 
     def __init__(self, api: KubeApi, proxy: Proxy) -> None:

@@ -172,11 +172,19 @@ async def followed(
     `plane` was started with OPTIONS. AssertionError at the end when something went wrong.
     """
     async with played(plane, platform, folder) as stage, autoscaling(plane) as autoscaler:
-        await _furnish(stage)
+        stage.kubectl("apply")
+        await stage.runs_both(1, 1)
+        await stage.edit_rule(*LADDER)
+        await stage.add_npu_nodes(3)
+        await asyncio.to_thread(platform.scale, stage, LADDER[0][0])
+        await stage.runs_both(*LADDER[0])
         autoscaler.load = MOST
         found = (await stage.api.list(ELASTIC_SERVICES, platform.namespace)).items
         await asyncio.to_thread(autoscaler.follow, platform.namespace, objects.name(found[0]), MOST)
-        async with watched(Orders(stage.api, platform.service, await _sizes(stage))) as orders:
+        rule = json.loads((await stage.api.get(CONFIG_MAPS, platform.namespace, "scaling-rule"))["data"][RULE_KEY])
+        groups = rule["elastic_scaling_list"][0]["group_list"]
+        sizes = {group["group_name"]: int(group["server_num_per_group"]) for group in groups}
+        async with watched(Orders(stage.api, platform.service, sizes)) as orders:
             yield stage, autoscaler, orders
 
 
@@ -190,22 +198,6 @@ async def play(
         autoscaler.load = MOST
         await stage.runs_both(*LADDER[0])
     return orders
-
-
-async def _furnish(stage: PlatformStage) -> None:
-    """The service at its largest ratio, and one node more."""
-    stage.kubectl("apply")
-    await stage.runs_both(1, 1)
-    await stage.edit_rule(*LADDER)
-    await stage.add_npu_nodes(3)
-    await asyncio.to_thread(stage.platform.scale, stage, LADDER[0][0])
-    await stage.runs_both(*LADDER[0])
-
-
-async def _sizes(stage: PlatformStage) -> dict[str, int]:
-    rule = await stage.api.get(CONFIG_MAPS, stage.platform.namespace, "scaling-rule")
-    first = json.loads(rule["data"][RULE_KEY])["elastic_scaling_list"][0]["group_list"]
-    return {group["group_name"]: int(group["server_num_per_group"]) for group in first}
 
 
 async def _waves(
@@ -224,9 +216,8 @@ async def _waves(
             await stage.node(lost, NodeFate.NOT_READY)
             await asyncio.sleep(away)
             await stage.node(lost, NodeFate.READY)
-            await asyncio.sleep(pause - moment - away)
-        else:
-            await asyncio.sleep(pause - moment)
+            moment += away
+        await asyncio.sleep(pause - moment)
 
 
 def main() -> int:
@@ -240,12 +231,10 @@ def main() -> int:
     parser.add_argument("--kubernetes", choices=VERSIONS, default="1.36.3")
     args = parser.parse_args()
     platform = PLATFORMS[args.platform]
-    real = {
-        "volcano": args.volcano,
-        "ascend_operator": args.ascend_operator,
-        "lws": args.platform == "ome-leaderworkerset",
-    }
-    planned = PlaneOptions(crds=kinds_definitions(), **real, **OPTIONS)
+    planned = PlaneOptions(
+        crds=kinds_definitions(), volcano=args.volcano, ascend_operator=args.ascend_operator,
+        lws=args.platform == "ome-leaderworkerset", **OPTIONS,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="waves-") as name:
         folder = Path(name)
         with ControlPlane(folder / "plane", binaries(args.kubernetes), planned) as plane:
@@ -256,7 +245,7 @@ def main() -> int:
     print("never below what was ordered, and nothing deleted that was not")
     if orders.unneeded():
         print(orders.unneeded())
-    return 1 if orders.unneeded() else 0
+    return bool(orders.unneeded())
 
 
 if __name__ == "__main__":

@@ -15,17 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    NODES,
-    PODS,
-    STATEFUL_SETS,
-    VOLCANO_JOBS,
-    KubeApi,
-    Object,
-    Resource,
-)
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi, Resource
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import Mirror, StandIn
@@ -82,14 +72,12 @@ class Witness(Watcher):
 
     def settle(self) -> list[str]:
         """At rest every instance is whole or empty."""
-        broken = list(self.broken)
-        for service, views in census_of(self.mirror).items():
-            broken += [
-                f"S2: {service} {view.name} is {view.condition} at rest"
-                for view in views
-                if view.condition not in (Condition.EMPTY, Condition.RUNNING, Condition.WAITING)
-            ]
-        return broken
+        return self.broken + [
+            f"S2: {service} {view.name} is {view.condition} at rest"
+            for service, views in census_of(self.mirror).items()
+            for view in views
+            if view.condition not in (Condition.EMPTY, Condition.RUNNING, Condition.WAITING)
+        ]
 
     def look(self, now: float) -> None:
         found = census_of(self.mirror)
@@ -109,7 +97,9 @@ class Witness(Watcher):
             most[group] = max(most.get(group, 0), count)
         for view in views:
             was = before.get(view.name, Condition.EMPTY)
-            if not _occupies(view.condition) or _occupies(was) or _came_back(was, view.condition):
+            # Its node returned: it was not admitted. A pod that is made waits for a node first.
+            came_back = was is Condition.BROKEN and view.condition in (Condition.STARTING, Condition.RUNNING)
+            if not _occupies(view.condition) or _occupies(was) or came_back:
                 continue
             allowed = [past[service].get(view.group, 0) for _, past in self._past if service in past]
             if counts[view.group] > max(allowed, default=0) * (2 if self.pairs else 1):
@@ -124,26 +114,17 @@ class Witness(Watcher):
         namespace, name, _ = service.split("/")
         found = self.mirror.get(CONFIG_MAPS, namespace, name)
         with suppress(ValueError, KeyError, TypeError):
-            self._ratios[service] = _ratios(found) if found else self._ratios[service]
+            if found:
+                self._ratios[service] = [
+                    {group["group_name"]: int(group["group_num"]) for group in ratio["group_list"]}
+                    for ratio in json.loads(found["data"][RULE_KEY])["elastic_scaling_list"]
+                ]
         return self._ratios.get(service, [])
-
-
-def _ratios(config_map: Object) -> list[Counts]:
-    document = json.loads(config_map["data"][RULE_KEY])
-    return [
-        {group["group_name"]: int(group["group_num"]) for group in ratio["group_list"]}
-        for ratio in document["elastic_scaling_list"]
-    ]
 
 
 def _occupies(condition: Condition) -> bool:
     """A broken instance loses its slot after a while; from outside it is given the benefit of the doubt."""
     return condition in (Condition.WAITING, Condition.STARTING, Condition.RUNNING)
-
-
-def _came_back(was: Condition, now: Condition) -> bool:
-    """Its node returned: it was not admitted. A pod that is made waits for a node first."""
-    return was is Condition.BROKEN and now in (Condition.STARTING, Condition.RUNNING)
 
 
 def _targets(ratios: list[Counts], views: list[InstanceView]) -> Counts:
