@@ -34,7 +34,17 @@ class LwsManager(Program):
         place = folder / "lws-certificates"
         self.webhooks = _webhooks(port, certify(place))
         configuration = folder / "lws.json"
-        configuration.write_text(json.dumps(_configuration(port, self._health, place)))
+        settings = {
+            "apiVersion": "config.lws.x-k8s.io/v1alpha1",
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "internalCertManagement": {"enable": False},
+            "metrics": {"bindAddress": "0"},
+            "health": {"healthProbeBindAddress": f"{_HOST}:{self._health}"},
+            "webhook": {"host": _HOST, "port": port, "certDir": str(place)},
+            "gangSchedulingManagement": {"schedulerProvider": "volcano"},
+        }
+        configuration.write_text(json.dumps(settings))
         program = ensure(LWS) / "lws-manager"
         super().__init__("lws-manager", [program, f"--kubeconfig={kubeconfig}", f"--config={configuration}"], folder)
 
@@ -42,19 +52,6 @@ class LwsManager(Program):
         """Readiness alone says nothing about its webhooks: it registers them later, that of pods last."""
         ready = answers_ok(f"http://{_HOST}:{self._health}/readyz")
         return ready and "/validate--v1-pod" in self.log.read_text(errors="replace")
-
-
-def _configuration(port: int, health: int, place: Path) -> Object:
-    return {
-        "apiVersion": "config.lws.x-k8s.io/v1alpha1",
-        "kind": "Configuration",
-        "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {"enable": False},
-        "metrics": {"bindAddress": "0"},
-        "health": {"healthProbeBindAddress": f"{_HOST}:{health}"},
-        "webhook": {"host": _HOST, "port": port, "certDir": str(place)},
-        "gangSchedulingManagement": {"schedulerProvider": "volcano"},
-    }
 
 
 def _webhooks(port: int, authority: bytes) -> Object:

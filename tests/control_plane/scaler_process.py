@@ -15,7 +15,6 @@ from signal import SIGTERM
 from typing import Any
 
 from scaler.kube.api import LEASES
-from scaler.kube.errors import NotFoundError
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import Program, answers_ok, free_ports
 from tests.control_plane.releases import ROOT, environment
@@ -88,11 +87,8 @@ async def scaler(
 
 
 async def leads(stage: Stage, name: str) -> bool:
-    """Whether the replica of this name holds the Lease."""
-    try:
-        lease = await stage.api.get(LEASES, NAMESPACE, ACCOUNT)
-    except NotFoundError:
-        return False
+    """Whether the replica of this name holds the Lease. Raises NotFoundError while there is none."""
+    lease = await stage.api.get(LEASES, NAMESPACE, ACCOUNT)
     return bool(lease["spec"].get("holderIdentity") == name)
 
 

@@ -17,21 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    NAMESPACES,
-    POD_GROUPS,
-    PODS,
-    KubeApi,
-    Object,
-    PatchType,
-)
-from scaler.kube.errors import AlreadyExistsError, KubeError
-from scaler.names import RULE_LABEL
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PODS, KubeApi, Object
+from scaler.kube.errors import AlreadyExistsError
+from scaler.names import RULE_KEY, RULE_LABEL
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import Mirror, StandIn
+from scaler.sim.actors.controller import Mirror, StandIn, merge
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
@@ -112,10 +102,7 @@ class _Queue(StandIn):
     async def _round(self) -> None:
         for group in self.mirror.all(POD_GROUPS):
             if objects.status(group).get("phase") in (None, "", "Pending"):
-                place = objects.namespace(group), objects.name(group)
-                with suppress(KubeError):
-                    patch = {"status": {"phase": "Inqueue"}}
-                    await self.api.patch(POD_GROUPS, *place, patch, patch_type=PatchType.MERGE)
+                await self.attempt(merge(self.api, POD_GROUPS, group, {"status": {"phase": "Inqueue"}}))
 
 
 class ServicesStage(Stage):
@@ -148,7 +135,12 @@ class ServicesStage(Stage):
 
     async def prepare(self, nodes: int) -> None:
         """Everything but the services. Namespaces that a test before has deleted are gone first."""
-        await until(self._settled, f"none of {self.namespaces} is going away")
+
+        async def terminating() -> set[str]:
+            going = filter(objects.terminating, (await self.api.list(NAMESPACES)).items)
+            return {objects.name(namespace) for namespace in going}
+
+        await until(terminating, f"none of {self.namespaces} is going away", fits=set(self.namespaces).isdisjoint)
         await self.add_npu_nodes(nodes)
         if self.way.beside_operator:
             await self.add_node(NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
@@ -156,10 +148,6 @@ class ServicesStage(Stage):
         await until(self.nodes_are_open, "every node takes pods", seconds=_PATIENCE)
         if self.way.beside_operator:
             await self._place_operator()
-
-    async def _settled(self) -> bool:
-        going = filter(objects.terminating, (await self.api.list(NAMESPACES)).items)
-        return not any(objects.name(namespace) in self.namespaces for namespace in going)
 
     async def _place_operator(self) -> None:
         """The policies in force in these namespaces, and an operator with replicas."""
@@ -195,11 +183,12 @@ class ServicesStage(Stage):
         return {f"{service} {view.name}": view.nodes for service, views in found for view in views if view.nodes}
 
     async def clear(self) -> None:
-        await until(self._is_empty, "no pods are left", seconds=_PATIENCE)
-        await super().clear()
+        async def pods() -> list[str]:
+            found = (await self.api.list(PODS)).items
+            return [objects.name(pod) for pod in found if objects.namespace(pod) in self.namespaces]
 
-    async def _is_empty(self) -> bool:
-        return not any(objects.namespace(pod) in self.namespaces for pod in (await self.api.list(PODS)).items)
+        await until(pods, "no pods are left", seconds=_PATIENCE, fits=lambda found: not found)
+        await super().clear()
 
 
 class SharedStage(ServicesStage):
@@ -235,7 +224,12 @@ class SharedStage(ServicesStage):
 
     def tally(self) -> dict[str, int]:
         """How many services run 2P1D, 1P1D, ...; `+ 1` = one more holds a node or may be given one."""
-        return dict(Counter(map(_shape, self.services().values())))
+        found = Counter[str]()
+        for views in self.services().values():
+            counts = running(views)
+            more = sum(view.condition not in (Condition.EMPTY, Condition.RUNNING) for view in views)
+            found[f"{counts.get(PREFILL, 0)}P{counts.get(DECODE, 0)}D" + (f" + {more}" if more else "")] += 1
+        return dict(found)
 
     def serving(self) -> list[str]:
         """Namespaces of the services that run their minimum."""
@@ -248,17 +242,11 @@ class SharedStage(ServicesStage):
 
     async def comes_to(self, tally: Mapping[str, int]) -> None:
         """Wait until they run exactly this, and no other instance holds a node or waits for the scheduler."""
-        is_so = f"the services run {tally}"
-        await until(self._show, is_so, seconds=_PATIENCE, fits=lambda _: self.tally() == tally)
 
-    async def _show(self) -> str:
-        return f"{self.tally()}: {self.services()}"
+        async def now() -> tuple[dict[str, int], Mapping[str, list[InstanceView]]]:
+            return self.tally(), self.services()
 
-
-def _shape(views: list[InstanceView]) -> str:
-    counts = running(views)
-    more = sum(view.condition not in (Condition.EMPTY, Condition.RUNNING) for view in views)
-    return f"{counts.get(PREFILL, 0)}P{counts.get(DECODE, 0)}D" + (f" + {more}" if more else "")
+        await until(now, f"the services run {tally}", seconds=_PATIENCE, fits=lambda found: found[0] == tally)
 
 
 class PlatformStage(ServicesStage):
@@ -301,15 +289,14 @@ class PlatformStage(ServicesStage):
 
     async def edit_rule(self, *ratios: tuple[int, int]) -> None:
         """Let the rule have these ratios of (prefill, decode), largest first."""
-        place = CONFIG_MAPS, self.platform.namespace, "scaling-rule"
-        document = json.loads((await self.api.get(*place))["data"]["elastic_scaling.json"])
+        rule = await self.api.get(CONFIG_MAPS, self.platform.namespace, "scaling-rule")
+        document = json.loads(rule["data"][RULE_KEY])
         like = document["elastic_scaling_list"][0]["group_list"]
         document["elastic_scaling_list"] = [
             {"group_list": [{**group, "group_num": str(count)} for group, count in zip(like, ratio, strict=True)]}
             for ratio in ratios
         ]
-        patch = {"data": {"elastic_scaling.json": json.dumps(document)}}
-        await self.api.patch(*place, patch, patch_type=PatchType.MERGE)
+        await merge(self.api, CONFIG_MAPS, rule, {"data": {RULE_KEY: json.dumps(document)}})
 
     def kubectl(self, verb: str, *flags: str) -> None:
         """`apply` or `delete` the service's files."""

@@ -167,7 +167,7 @@ class Orders(Watcher):
 async def followed(
     plane: ControlPlane, folder: Path, platform: Platform
 ) -> AsyncIterator[tuple[PlatformStage, Autoscaler, Orders]]:
-    """The service at its largest ratio, one node more than it needs, an autoscaler that has it so, and who watches.
+    """The service at its largest ratio, one node more than it needs, an autoscaler that wants it so, and a judge.
 
     `plane` was started with OPTIONS. AssertionError at the end when something went wrong.
     """

@@ -26,7 +26,7 @@ WINDOW = 3.0
 """Seconds in which a decision becomes a pod that this watch shows."""
 Counts = dict[str, int]
 WATCHED: tuple[Resource, ...] = (PODS, NODES, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS)
-"""What tells instances, and their sizes."""
+"""What shows instances, and their sizes."""
 
 
 def census_of(mirror: Mirror) -> dict[str, list[InstanceView]]:

@@ -22,23 +22,15 @@ from tests.decide.small_worlds import JUST_NOW, LONG_AGO, Inst, Shape, State, ke
 QUANTUM = 30
 CAPS: dict[type, dict[str, int]] = {
     InstanceMemory: {
-        "broken_since": 30,
-        "bound_since": 120,
-        "restarted_at": 30,
-        "refused_until": 0,
-        "turn_since": 150,
+        "broken_since": 30, "bound_since": 120, "restarted_at": 30, "refused_until": 0, "turn_since": 150,
         "backoff_until": 0,
     },
     ServiceMemory: {
-        "turn_since": 150,
-        "ended_at": LONG_AGO,
-        "backoff_until": 0,
-        "short_since": 60,
-        "held_since": 3600,
+        "turn_since": 150, "ended_at": LONG_AGO, "backoff_until": 0, "short_since": 60, "held_since": 3600,
         "probe_since": 30,
     },
     Memory: {"last_bind": LONG_AGO},
-}
+}  # fmt: skip
 """Every time that is remembered, and the age beyond which it is the same."""
 
 for _type, _caps in CAPS.items():
@@ -71,8 +63,12 @@ def representative(of: Shape, s: State) -> State:
     bound = {str(key(team)): sum(s.insts[n].bound for n in of.of(team)) for team in range(len(of.teams))}
     s = _in_order(of, s._replace(insts=tuple(_remembered(of, inst) for inst in s.insts)))
     s = _binds(s._replace(memory=_forgotten(s.memory, bound)))
-    sharp = {"turn_since", "last_bind", *_returns(s)}
-    if "node" not in sharp:
+    sharp = {"turn_since", "last_bind"}
+    # Returns of nodes matter where a pause may have begun before.
+    back = "back" in s.events or any(state == "R" and age < LONG_AGO for state, age in s.nodes)
+    if back and any(one.backoff_until for one in _clocks(s.memory)):
+        sharp |= {"node", "backoff_until"}
+    else:
         s = s._replace(nodes=tuple((state, LONG_AGO if state == "R" else age) for state, age in s.nodes))
     small = {_small(age) for name, age in _ages(s) if name in sharp}
     before = sorted((age for age in small if age < 0), reverse=True)
@@ -166,13 +162,6 @@ def _binds(s: State) -> State:
 def _rank(age: float, clocks: list[float]) -> int:
     """The greatest age of a bind that came after the same clocks began."""
     return int(min((clock for clock in clocks if clock > age), default=LONG_AGO + 1)) - 1
-
-
-def _returns(s: State) -> tuple[str, ...]:
-    """Returns of nodes matter where a pause may have begun before."""
-    pauses = any(one.backoff_until for one in _clocks(s.memory))
-    back = any(state == "R" and age < LONG_AGO for state, age in s.nodes)
-    return ("node", "backoff_until") if pauses and (back or "back" in s.events) else ()
 
 
 def _memory(memory: Memory, change: Change) -> Memory:

@@ -45,21 +45,11 @@ class _Judge(Facts):
     def __init__(self, of: Shape, s: State) -> None:
         super().__init__(of, s)
         self.state = [_state(s, number) for number in range(len(of.jobs))]
-        on: list[list[tuple[str, int]]] = [[] for _ in of.nodes]
-        for inst in s.insts:
-            for phase, place in inst.pods:
-                if place >= 0:
-                    on[place].append((phase, inst.ending))
-        places = range(len(of.nodes))
-        self.free = frozenset(n for n in places if s.nodes[n][0] == "R" and not on[n])
-        self.ends = frozenset(
-            n
-            for n in places
-            if s.nodes[n][0] == "R" and on[n] and all(phase == "t" and age < POLICY.due_back for phase, age in on[n])
-        )
-        self.away = frozenset(
-            n for n in places if s.nodes[n][0] in "XC" and s.nodes[n][1] < POLICY.due_back and not on[n]
-        )
+        used = {place for inst in s.insts for _, place in inst.pods}
+        self.free = frozenset(n for n, units in self.room().items() if units)
+        self.ends = frozenset(self.to_come())
+        away = (n for n, (state, age) in enumerate(s.nodes) if state in "XC" and age < POLICY.due_back)
+        self.away = frozenset(away) - used
         self.reserved: Needs = []
         self.admit: list[int] = []
         self.revoke: list[int] = []
@@ -106,13 +96,10 @@ class _Judge(Facts):
     def candidates(self, team: int, name: str) -> list[int]:
         """Those in hands before those held; what is terminating last, while its room is to come."""
         order = {"hands": 0, "held": 1, "ending": 2}
-        mine = [n for n in self.group(team, name) if self.state[n] in order and not self._hopeless(n)]
-        return sorted(mine, key=lambda n: (order[self.state[n]], n))
-
-    def _hopeless(self, job: int) -> bool:
-        return self.state[job] == "ending" and not all(
-            place in self.ends for _, place in self.insts[job].pods if place >= 0
-        )
+        mine = [n for n in self.group(team, name) if self.state[n] in order]
+        places = {n: {place for _, place in self.insts[n].pods if place >= 0} for n in mine}
+        hopeful = [n for n in mine if self.state[n] != "ending" or places[n] <= self.ends]
+        return sorted(hopeful, key=lambda n: (order[self.state[n]], n))
 
     def choices(self, team: int) -> Iterator[list[int]]:
         lacks = self.lacks(team)
@@ -170,13 +157,12 @@ class _Judge(Facts):
 
     def nodes_left(self, jobs: list[int]) -> frozenset[int]:
         """Nodes that these leave behind, as far as they can be used."""
-        places = (at for n in jobs for phase, at in self.insts[n].pods if phase in "sr")
-        return frozenset(at for at in places if self.nodes[at][0] == "R")
+        return frozenset(self.freed(jobs))
 
     # 3b.3: reserve
 
     def source(self, team: int) -> tuple[list[int], Needs, str, list[int]] | None:
-        """What is chosen, on what room, from which source, and whom it costs."""
+        """What is chosen, on what room, from which source, and its victims."""
         own = self.of.teams[team].trade is not Trade.OFF
         still = self.surplus(team, running=False, helps=team) if own else []
         running = self.surplus(team, running=True, helps=team) if own else []

@@ -74,7 +74,7 @@ the victim never ends | a:1x3 | 3P > 1P: p p!stuck p | 1P: p +1 late
 evicting would not do | a:1x3 | 2P1D > 1P1D: p p d | 1P1D: p d +1 late
 preempts, refused | a:1x2 | 2P > 1P: p p | 1P: p!refuse +1 late
 protected | a:1x3 | 2P1D > 1P1D: p p d protected | 1P: p +1 late
-preempts never | a:1x3 | 2P1D > 1P1D: p p d | 1P: p +1 late | with nobody-preempts
+preempts never | a:1x3 | 2P1D > 1P1D: p p d | 1P: p +1 late | with never-preempts
 equals preempt | a:1x3 | 2P > 1P: p p late | 2P > 1P: p p late | 1P: p late | with equals-preempt
 equals preempt, never bound | a:1x3 | 2P > 1P: p p late | 1P: p!bind late | 2P > 1P: p p late | with equals-preempt
 equals preempt a ladder | a:1x4 | 2P1D > 1P1D: p p d late | 1P1D: p d late | with equals-preempt
@@ -147,7 +147,7 @@ outage, preempts late | a:1x3 | 2P > 1P: p p | 1P: p | 1P: p +1 late | with outa
 outage, preempts late, never bound | a:1x3 | 2P > 1P: p p | 1P: p | 1P: p!bind +1 late | with outage resume
 outage, a spare, gates, slow | a:1x2 | 1P: p!slow p late | 1P: p!slow +1 late | with outage resume
 outage, a lower one late | a:1x3 | 2P > 1P: p p +1 | 1P1D: p d late | with outage resume
-# as many instances as somebody wants, at any moment
+# spec.replicas changes at any moment
 scaled down, up and to nothing | a:1x3 | 3P > 2P > 1P: p p p | with scale0=1 scale0=0 scale0=9
 scaled in two groups | a:1x4 | 2P2D > 1P1D: p p d d | with scale0=2 scale0=3
 scaled down and up, beside a minimum that waits | a:1x2 | 2P > 1P: p p | 1P: p late | with scale0=1 scale0=2
@@ -202,7 +202,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "one-by-one": {"one_by_one": True},
     "few-restarts": {"budget": 3},
     "equals-preempt": {"preempt": Preempt.EQUAL_OR_HIGHER},
-    "nobody-preempts": {"preempt": Preempt.NEVER},
+    "never-preempts": {"preempt": Preempt.NEVER},
 }
 
 

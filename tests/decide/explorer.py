@@ -226,7 +226,7 @@ class Explorer:
     # what must hold where nothing leads out any more
 
     def _at_rest(self, serving: Counter[int]) -> float:
-        """Finds all ends, counts who serves there, and says how long the way there takes at most."""
+        """Finds all ends and counts the services that serve there; seconds of the longest way to one."""
         component, components = strongly_connected([[edge.to for edge in edges] for edges in self.edges])
         longest = [0.0] * len(components)
         binds = [False] * len(components)

@@ -72,15 +72,15 @@ class Facts:
         return self.ratios(team)[-1]
 
     def serves(self, team: int) -> bool:
-        least = self.smallest(team)
-        return covers({group: sum(self.runs(n) for n in self.members(team, group)) for group in least}, least)
+        return covers(self._running(team), self.smallest(team))
 
     def target(self, team: int) -> Counts:
         found = self.ratios(team)
-        groups = found[0]
-        live = {group: self._lasting(self.members(team, group)) for group in groups}
-        running = {group: sum(self.runs(n) for n in self.members(team, group)) for group in groups}
-        return found[target_of(found, running, live)[0]]
+        live = {group: self._lasting(self.members(team, group)) for group in found[0]}
+        return found[target_of(found, self._running(team), live)[0]]
+
+    def _running(self, team: int) -> Counts:
+        return {group: sum(map(self.runs, self.members(team, group))) for group in self.smallest(team)}
 
     def _lasting(self, mine: list[int]) -> int:
         """Instances of a group that are still there when its rollout is over."""
@@ -174,8 +174,8 @@ class Facts:
 
     def keeps_minimum(self, bound: list[int], lost: set[int], least: int) -> bool:
         def count(numbers: list[int]) -> tuple[int, int]:
-            slots = sum(self.has_slot(n) for n in numbers)
-            return min(sum(self.runs(n) for n in numbers), least), min(slots, least)
+            slots = sum(map(self.has_slot, numbers))
+            return min(sum(map(self.runs, numbers)), least), min(slots, least)
 
         left = [n for n in bound if n not in lost]
         return count(left) == count(bound)

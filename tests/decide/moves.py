@@ -9,17 +9,7 @@ from itertools import combinations_with_replacement
 
 from scaler.decide.memory import Memory
 from tests.decide.alike import aged
-from tests.decide.small_worlds import (
-    GATED,
-    JUST_NOW,
-    NOT_THERE,
-    UNBOUND,
-    Inst,
-    Shape,
-    State,
-    free,
-    with_instance,
-)
+from tests.decide.small_worlds import GATED, JUST_NOW, NOT_THERE, UNBOUND, Inst, Shape, State, free, with_instance
 
 Step = tuple[tuple[str, ...], State]
 """What moves, in words, and the state after that."""

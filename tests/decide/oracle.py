@@ -1,7 +1,7 @@
 """A second opinion on the decision about one service whose nodes are not known, from the contract alone: slow,
 declarative, no code shared with the decision.
 
-Each function is a sentence of the contract, so where decision and oracle differ the sentence says who is wrong.
+Each function is a sentence of the contract, so where decision and oracle differ the sentence says which is wrong.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     admit = frozenset(one.uid for one in refused[:1] or ready)
     bound = {group: sum(bool(one.bound) for one in placed[group] if one not in run[group]) for group in groups}
     short = any(running[group] + bound[group] < target[group] for group in groups)
-    most = target if short else largest  # nobody knows what is free: surplus could take it from what is missing
+    most = target if short else largest  # what is free is not known: surplus could take it from what is missing
     drains = [drained(seen, group, number, target[group], run[group]) for group, number in ratios[0].items()]
     going_down = [one for going, _ in drains for one in going]
     back = [beyond(seen, group, placed[group], target[group], most[group]) for group in groups]

@@ -122,24 +122,22 @@ class _Judge(Facts):
 
     def _reserved_whole(self) -> Iterator[str]:
         """S10: all minimums of which something is admitted now fit together, whole, on room that is free."""
-        begun = sorted({self.jobs[number].team for number in self.done[Admit]})
-        begun = [team for team in begun if not self.serves(team) and self.shares(team) and not self.probes(team)]
-        if not begun:
-            return
+        begun = self._begin()
         choices = []
         for team in begun:
             new = {number for number in self.done[Admit] if self.jobs[number].team == team}
             choices.append([c for c in self.minimums(team) if new <= set(c)])
-        if not self._together(choices, []):
+        if begun and not self._together(choices, []):
             yield f"S10: of {', '.join(f's{team}' for team in begun)} not all are reserved whole"
 
-    def probes(self, team: int) -> bool:
+    def _begin(self) -> list[int]:
+        """Services of whose minimum something is admitted now, on a reservation."""
+        teams = sorted({self.jobs[number].team for number in self.done[Admit]})
+        return [team for team in teams if not self.serves(team) and self.shares(team) and not self._probes(team)]
+
+    def _probes(self, team: int) -> bool:
         """3b.9: its minimum is tried though it fits nowhere."""
         return self.remembered_of(team).probe_since > 0
-
-    def in_backoff(self, team: int) -> bool:
-        """3b.5: the turn of its minimum has ended. What is bound in part stays in hands, on no reservation."""
-        return self.remembered_of(team).backoff_until > NOW
 
     def _together(self, choices: list[list[tuple[int, ...]]], pods: list[Pod]) -> bool:
         if not packs(self.room(), pods):
@@ -156,9 +154,11 @@ class _Judge(Facts):
         reserved: list[int] = []
         for team in range(len(self.of.teams)):
             stay = [n for n in self.of.of(team) if n not in self.done[Revoke]]
-            mine = [n for n in stay if n in self.done[Admit] or self.insts[n].count("u")]
-            whole = [c for c in self.minimums(team) if set(c) <= set(mine)]
-            if not self.serves(team) and self.shares(team) and whole and not self.in_backoff(team):
+            mine = {n for n in stay if n in self.done[Admit] or self.insts[n].count("u")}
+            whole = [c for c in self.minimums(team) if mine.issuperset(c)]
+            # 3b.5: when its turn has ended what is bound in part stays in hands, on no reservation.
+            in_backoff = self.remembered_of(team).backoff_until > NOW
+            if whole and not self.serves(team) and self.shares(team) and not in_backoff:
                 reserved += whole[0]
         movers = [number for number in new if self.shares(self.jobs[number].team)]
         owned = [tuple((n, pod) for n in jobs for pod in self.pods_of((n,))) for jobs in (movers, reserved)]
@@ -167,16 +167,12 @@ class _Judge(Facts):
             yield "S9: a scale-up that is admitted can spoil what is reserved"
 
     def _in_the_way(self) -> Iterator[str]:
-        """3b.6: what a minimum is released on is free beside everything that is still in the scheduler's hands. What
-        is probed does not count: it has no reservation, and holds nobody up."""
-        new = [n for n in self.done[Admit] if not self.serves(self.jobs[n].team) and self.shares(self.jobs[n].team)]
-        new = [n for n in new if not self.probes(self.jobs[n].team)]
-        hands = [
-            n
-            for n, inst in enumerate(self.insts)
-            if inst.there and inst.count("u") and n not in new and not self.remembered(n).turn_over
-        ]
-        hands = [n for n in hands if not self.probes(self.jobs[n].team)]
+        """3b.6: what a minimum is released on is free beside everything that is still in the scheduler's hands, without
+        what is probed: that has no reservation."""
+        begun = self._begin()
+        new = [n for n in self.done[Admit] if self.jobs[n].team in begun]
+        hands = [n for n, inst in enumerate(self.insts) if inst.there and inst.count("u") and n not in new]
+        hands = [n for n in hands if not (self.remembered(n).turn_over or self._probes(self.jobs[n].team))]
         if self.of.budget or not new or not hands:
             return
         pods = [pod for n in [*hands, *new] for pod in self.pods_of((n,))]

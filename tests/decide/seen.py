@@ -8,17 +8,7 @@ import msgspec
 
 from scaler.decide.memory import Memory, refuse
 from scaler.decide.nodes import Node, NodeClass, Nodes
-from scaler.decide.world import (
-    Admit,
-    Complete,
-    Decision,
-    Evict,
-    Instance,
-    RestartBudget,
-    Revoke,
-    Service,
-    World,
-)
+from scaler.decide.world import Admit, Complete, Decision, Evict, Instance, RestartBudget, Revoke, Service, World
 from scaler.rules.rule import RuleOptions
 from tests.builders import NOW, RESOURCES, located, request, rule
 from tests.decide.small_worlds import GATED, LONG_AGO, NOT_THERE, POLICY, UNBOUND, Inst, Shape, State, key, uid

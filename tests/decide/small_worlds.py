@@ -30,15 +30,9 @@ LONG_AGO = 300
 JUST_NOW = -1
 """Of a bind: after everything that is there, before anything that comes."""
 POLICY = Policy(
-    broken_grace=30,
-    start_timeout=120,
-    minimum_timeout=30,
-    backoff=30,
-    backoff_max=120,
-    due_back=90,
-    trade_after=60,
+    broken_grace=30, start_timeout=120, minimum_timeout=30, backoff=30, backoff_max=120, due_back=90, trade_after=60,
     fit_patience=3600,
-)
+)  # fmt: skip
 """Time limits scaled down, in their order, all multiples of `alike.QUANTUM`, so that the states stay few."""
 
 

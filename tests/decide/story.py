@@ -20,7 +20,7 @@ class Story:
         self.made: Decision | None = None
 
     def at(self, time: float, *services: Service, nodes: str = "", bound: bool = False) -> dict[str, str]:
-        """What is done at this time, seconds after the start; `bound`: a pod of somebody was bound just before."""
+        """What is done at this time, seconds after the start; `bound`: any pod was bound just before."""
         if bound:
             self.last_bind = NOW + time
         seen = world(
