@@ -283,11 +283,9 @@ class ControlPlane:
             self.revive(name)
 
     @asynccontextmanager
-    async def client(
-        self, kubeconfig: Path | None = None, *, request_timeout: float = 10.0
-    ) -> AsyncIterator[HttpKubeApi]:
+    async def client(self, kubeconfig: Path | None = None) -> AsyncIterator[HttpKubeApi]:
         """A KubeApi, by default admin's."""
-        async with connect(kubeconfig=str(kubeconfig or self.admin), request_timeout=request_timeout) as api:
+        async with connect(kubeconfig=str(kubeconfig or self.admin)) as api:
             yield api
         await asyncio.sleep(0.1)  # aiohttp leaves the end of TLS connections to later rounds of the loop
 

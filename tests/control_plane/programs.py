@@ -64,10 +64,10 @@ class Program:
             )  # fmt: skip
 
     def signal(self, number: Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None:
             self._process.send_signal(number)
 
-    def stop(self, number: Signals = SIGKILL, timeout: float = 10.0) -> int | None:
+    def stop(self, number: Signals = SIGKILL) -> int | None:
         """Ask, wait, insist; its exit code. SIGKILL by default: a test's cluster holds nothing worth waiting for."""
         if self._process is None:
             return None
@@ -75,7 +75,7 @@ class Program:
         if number is not SIGKILL:
             self.signal(SIGCONT)
         try:
-            return self._process.wait(timeout)
+            return self._process.wait(10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()

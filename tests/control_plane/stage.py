@@ -105,10 +105,9 @@ class Stage:
         """Names of the pods that are there."""
         return [str(pod["metadata"]["name"]) for pod in (await self.api.list(PODS, namespace)).items]
 
-    async def node_of(self, job: str, namespace: str = "mindie") -> str:
+    async def node_of(self, job: str) -> str:
         """Where an instance of one pod runs."""
-        pod = await self.api.get(PODS, namespace, f"{job}-master-0")
-        return str(pod["spec"]["nodeName"])
+        return str((await self.api.get(PODS, "mindie", f"{job}-master-0"))["spec"]["nodeName"])
 
     async def clear(self) -> None:
         """Leave no nodes to the next test; the owners of pods are gone before."""

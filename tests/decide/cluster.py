@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from scaler.decide.decide import decide
 from scaler.decide.world import Action, Admit, Complete, Decision, Evict, Instance, RestartBudget, Revoke, World
@@ -34,7 +34,7 @@ def settle(world: World) -> Settled:
         history.append(made)
         if not any(plan.actions for plan in made.plans):
             break
-        world = msgspec.structs.replace(apply(world, made), memory=made.memory)
+        world = replace(apply(world, made), memory=made.memory)
     return Settled(world, history)
 
 
@@ -42,45 +42,33 @@ def apply(world: World, made: Decision) -> World:
     """The world when all of the decision has been done: the nodes are as they were, since no scheduler ran."""
     actions = {action.uid: action for plan in made.plans for action in plan.actions}
     services = tuple(
-        msgspec.structs.replace(
-            service, instances=tuple(perform(one, actions.get(one.uid), world.now) for one in service.instances)
-        )
+        replace(service, instances=tuple(perform(one, actions.get(one.uid), world.now) for one in service.instances))
         for service in world.services
     )
-    return msgspec.structs.replace(world, services=services)
+    return replace(world, services=services)
 
 
 def perform(one: Instance, action: Action | None, now: float) -> Instance:
-    """All pods of an instance, unbound, or none of them: what a working actuator leaves behind."""
-    if isinstance(action, Evict):
-        going = one.terminating + one.bound
-        return msgspec.structs.replace(
-            one, **GONE, bound=0, crashing=0, faulty=0, terminating=going, ends_by=now, unbound=one.needs, seats=()
-        )
-    if not one.made_by_us:
-        return perform_on_others(one, action, now)
-    if isinstance(action, Admit | Complete):
-        pods = one.expected - one.terminating if one.terminating < one.expected else one.pods
-        since = one.admitted_at if isinstance(action, Complete) else now
-        newest = now if pods > one.pods else one.newest
-        return msgspec.structs.replace(
-            one, pods=max(pods, one.pods), gated=0, admitted_at=since, newest=newest, leftovers=True, stripped=False
-        )
-    if action is not None:
-        return msgspec.structs.replace(one, **GONE, stripped=False)
-    return one
-
-
-def perform_on_others(one: Instance, action: Action | None, now: float) -> Instance:
-    """Its pods lose their gates, or its released ones are made anew by their owner, gated."""
+    """All pods of an instance, unbound, or none of them: what a working actuator leaves behind. Where others make the
+    pods they lose their gates, or released ones are made anew by their owner, gated."""
+    since = one.admitted_at if isinstance(action, Complete) else now
     match action:
+        case Evict():
+            going = one.terminating + one.bound
+            return replace(
+                one, **GONE, bound=0, crashing=0, faulty=0, terminating=going, ends_by=now, unbound=one.needs, seats=()
+            )
+        case Admit() | Complete() if one.made_by_us:
+            pods = max(one.pods, one.expected - one.terminating)
+            newest = now if pods > one.pods else one.newest
+            return replace(one, pods=pods, gated=0, admitted_at=since, newest=newest, leftovers=True, stripped=False)
         case Admit() | Complete():
-            since = now if isinstance(action, Admit) else one.admitted_at
-            return msgspec.structs.replace(one, gated=0, misplaced=False, admitted_at=since)
-        case Revoke():
+            return replace(one, gated=0, misplaced=False, admitted_at=since)
+        case Revoke() if not one.made_by_us:
             used = RestartBudget(one.budget.limit, one.budget.used + 1) if one.budget else None
-            return msgspec.structs.replace(
+            return replace(
                 one, gated=one.pods, bound=0, ended=0, admitted_at=0.0, newest=now, misplaced=False, budget=used
             )
-        case _:
+        case None:
             return one
+    return replace(one, **GONE, stripped=False) if one.made_by_us else one

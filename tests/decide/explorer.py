@@ -262,7 +262,7 @@ class Explorer:
 
     # words
 
-    def trace(self, found: Found, last: int = 60) -> str:
+    def trace(self, found: Found) -> str:
         way: list[tuple[tuple[str, ...], int]] = []
         at: int | None = found.state
         while at is not None:
@@ -270,7 +270,7 @@ class Explorer:
             way.append((parent[1] if parent else ("start",), at))
             at = parent[0] if parent else None
         lines = [f"{found.what} ({found.times} times), first on this way:"]
-        for label, number in list(reversed(way))[-last:]:
+        for label, number in list(reversed(way))[-60:]:
             s = self.states[number]
             lines.append(f"    {', '.join(label):<44} {in_short(self.of, s)}")
         s = self.states[found.state]
