@@ -10,7 +10,7 @@ Volcano or Ascend Operator are left out where its programs are not. Nothing is l
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -183,16 +183,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if config.getoption("--no-control-plane"):
         terminalreporter.write_line("control plane: not run, --no-control-plane was given")
         return
-    counts: Counter[tuple[str, str]] = Counter()
-    for outcome in ("passed", "failed", "error", "skipped"):
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for outcome in ("error", "failed", "passed", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
             version = dict(getattr(report, "user_properties", ())).get(KUBERNETES)
-            if version:
-                counts[str(version), outcome] += 1
+            counts[str(version)][outcome] += 1
     for version in VERSIONS:
-        found = [f"{counts[version, outcome]} {outcome}" for _, outcome in sorted(counts) if counts[version, outcome]]
-        words = ", ".join(dict.fromkeys(found)) or "no test was selected"
-        terminalreporter.write_line(f"control plane: Kubernetes {version}: {words}")
+        found = ", ".join(f"{number} {outcome}" for outcome, number in counts[version].items())
+        terminalreporter.write_line(f"control plane: Kubernetes {version}: {found or 'no test was selected'}")
     for report in terminalreporter.stats.get("rerun", []):
         crash = getattr(report.longrepr, "reprcrash", None)
         why = " ".join(crash.message.split())[:200] if crash else ""

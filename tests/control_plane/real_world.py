@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from scaler.clock import Clock
 from scaler.controller import Observer
-from scaler.kube.api import ELASTIC_SERVICES, KubeApi, Object
+from scaler.kube.api import ELASTIC_SERVICES, KubeApi
 from scaler.settings import Settings
 from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.faults import FaultActor
@@ -177,18 +177,15 @@ class _StatusReader(StandIn):
     async def _round(self) -> None:
         for found in self.mirror.all(ELASTIC_SERVICES):
             if "status" in found:
-                spec, namespace = found["spec"], found["metadata"]["namespace"]
-                self._add(f"{namespace}/{spec['rule']}/{spec['jobID']}", found["status"])
-
-    def _add(self, name: str, service: Object) -> None:
-        last = self._timeline.last(name)
-        sample = msgspec.structs.replace(
-            last,
-            at=self._recorder.elapsed,
-            target=service.get("targetRatio", {"counts": {}})["counts"],
-            complete=service["reason"] == "Complete",
-            reasons={instance["name"]: instance["reason"] for instance in service["instances"]},
-        )
-        if msgspec.structs.replace(sample, at=last.at) != last:
-            self._timeline.passes += 1
-            self._timeline.add(name, sample)
+                spec, said = found["spec"], found["status"]
+                name = f"{found['metadata']['namespace']}/{spec['rule']}/{spec['jobID']}"
+                last = self._timeline.last(name)
+                sample = replace(
+                    last,
+                    target=said.get("targetRatio", {"counts": {}})["counts"],
+                    complete=said["reason"] == "Complete",
+                    reasons={instance["name"]: instance["reason"] for instance in said["instances"]},
+                )
+                if sample != last:
+                    self._timeline.passes += 1
+                    self._timeline.add(name, replace(sample, at=self._recorder.elapsed))
