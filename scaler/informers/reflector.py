@@ -24,7 +24,6 @@ from scaler.kube.api import EventType, Page, Refused, WatchEvent
 from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.kube.metadata import version_of
 from scaler.kube.wire import in_words
-from scaler.rules.values import as_text, at
 
 T = TypeVar("T")
 
@@ -199,7 +198,7 @@ class Reflector(Generic[T, R]):
                 self._watched.history.restored()
         self._store.rewind(self._scope)
 
-    def _compare(self, items: Sequence[T]) -> None:
+    def _compare(self, items: Sequence[Any]) -> None:
         """A list that is as new as all that was seen and shows an object older than that: the cluster went back, and
         its versions have caught up since. Once that is known, what is known of objects proves nothing."""
         if self._restores != self._watched.history.restores:
@@ -207,7 +206,8 @@ class Reflector(Generic[T, R]):
         for item in items:
             namespace, name, _ = _identity(item)
             known = self._store.get(namespace, name)
-            if known is not None and 0 < version_of(_version(item)) < version_of(known.resource_version):
+            version = version_of(item.metadata.resource_version)
+            if known is not None and 0 < version < version_of(known.resource_version):
                 words = f"{namespace}/{name} is older than it was, in a list that is not"
                 _log.warning("the cluster was restored", resource=self._resource.full_name, why=words)
                 self._watched.history.restored()
@@ -271,7 +271,7 @@ class Reflector(Generic[T, R]):
             self._take_in(event.object)
         self._store.advance(self._scope, version)
 
-    def _take_in(self, item: T) -> tuple[Name, bool | None]:
+    def _take_in(self, item: Any) -> tuple[Name, bool | None]:
         """Keep what is read of it: its name, and whether it could be read, None for one that is left out. Whatever
         goes wrong costs this object only, of which the last readable record stays."""
         namespace, name, uid = _identity(item)
@@ -283,7 +283,7 @@ class Reflector(Generic[T, R]):
             self._store.apply(record)
             self._watched.readable(namespace, name)
         except Exception as error:
-            refused = Refused(in_words(error), namespace, name, uid, labels=_labels(item))
+            refused = Refused(in_words(error), namespace, name, uid, labels=getattr(item.metadata, "labels", {}))
             self._watched.refuse(refused, traceback.format_exc(-3))
             return (namespace, name), False
         return (namespace, name), True
@@ -341,20 +341,6 @@ class Reflector(Generic[T, R]):
 
 
 def _identity(item: Any) -> tuple[str, str, str]:
-    """Namespace, name and uid of an object, which is a dict, has `metadata` or could not be read."""
-    if isinstance(item, dict):
-        metadata = at(item, "metadata")
-        return tuple(as_text(metadata.get(one)) for one in ("namespace", "name", "uid"))  # type: ignore[return-value]
+    """Namespace, name and uid of an object that has `metadata` or could not be read."""
     found = item if isinstance(item, Refused) else item.metadata
     return found.namespace, found.name, found.uid
-
-
-def _version(item: Any) -> str:
-    """resourceVersion of an object that is a dict, or has `metadata`."""
-    metadata = at(item, "metadata").get("resourceVersion") if isinstance(item, dict) else item.metadata.resource_version
-    return as_text(metadata)
-
-
-def _labels(item: Any) -> dict[str, str]:
-    """Of an object that is a dict, or whose type has labels."""
-    return dict(at(item, "metadata", "labels") if isinstance(item, dict) else getattr(item.metadata, "labels", {}))

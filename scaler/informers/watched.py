@@ -42,8 +42,7 @@ class History:
 class Watched(Generic[T, R]):
     """`store` gets what `record` makes of each object of `resource`; None leaves the object out.
 
-    `decode` is a type with `metadata` (name, namespace, uid), or dict. `may_be_forbidden`: nothing is missing without
-    the right to it.
+    `decode` is a type with `metadata`. `may_be_forbidden`: nothing is missing without the right to it.
     """
 
     api: KubeApi

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from scaler.clock import Clock
@@ -26,7 +27,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.tools.cluster.leader import Leaders, leaders
 from scaler.tools.cluster.reading import Cluster, ask
-from scaler.tools.cluster.records import as_cached, replicas_of, written
+from scaler.tools.cluster.records import WrittenObject, as_cached, replicas_of, written
 from tests.jobs import NAMESPACE, job, manifest, rule_config_map, rule_document
 from tests.rig import START, Rig, rig
 
@@ -147,7 +148,8 @@ def test_what_is_decided_here_goes_by_the_number_wanted_from_the_first_look_and_
 
 @pytest.mark.parametrize("junk", [None, -1, True, "3", 2.5, [], {}])
 def test_what_is_no_number_of_instances_limits_nothing(junk: Any) -> None:
-    found = written({**elastic_service(), "spec": {"rule": "rule", "jobID": "mindie", "replicas": junk}})
+    there = {**elastic_service(), "spec": {"rule": "rule", "jobID": "mindie", "replicas": junk}}
+    found = written(msgspec.convert(there, WrittenObject))
     assert found is not None
     assert replicas_of(found.object) == ALL
     cached = as_cached(found)

@@ -61,6 +61,7 @@ from scaler.tools.cluster.records import (
     EventObject,
     EventRecord,
     Written,
+    WrittenObject,
     as_cached,
     event_record,
     replicas_of,
@@ -283,7 +284,9 @@ def _informers(api: KubeApi, cluster: Cluster, rng: random.Random, home: str) ->
     watched = informers(api, cluster.cache, cluster.namespaces, rng, home, optional=WATCHED)
     return {
         **{resource: one for resource, one in watched.items() if resource in WATCHED},
-        ELASTIC_SERVICES: Informer(api, ELASTIC_SERVICES, cluster.services, record=written, decode=dict, **scope),
+        ELASTIC_SERVICES: Informer(
+            api, ELASTIC_SERVICES, cluster.services, record=written, decode=WrittenObject, **scope
+        ),
         EVENTS: Informer(api, EVENTS, cluster.events, record=event_record, decode=EventObject, **scope),
     }
 

@@ -8,9 +8,9 @@ import msgspec
 
 from scaler.informers.elastic_services import ElasticServiceObject, ElasticServiceRecord, elastic_service_record
 from scaler.kube.api import Object
-from scaler.kube.metadata import Metadata
+from scaler.kube.metadata import LabelledMetadata, Metadata
 from scaler.rules.rule import ALL
-from scaler.rules.values import as_text, at
+from scaler.rules.values import at
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -23,14 +23,19 @@ class Written(msgspec.Struct, frozen=True):
     object: Object
 
 
-def written(obj: Object) -> Written | None:
+class WrittenObject(msgspec.Struct):
+    """An ElasticService of which everything is read, whatever stands in it."""
+
+    metadata: LabelledMetadata
+    spec: Any = None
+    status: Any = None
+
+
+def written(obj: WrittenObject) -> Written | None:
     """None for an object without identity."""
-    meta = at(obj, "metadata")
-    namespace, name, uid, version = (
-        as_text(meta.get(one)) for one in ("namespace", "name", "uid", "resourceVersion")
-    )  # fmt: skip
-    kept = {"metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
-    return Written(namespace, name, uid, version, {**obj, **kept}) if name else None
+    meta = obj.metadata
+    content = {"metadata": msgspec.to_builtins(meta), "spec": obj.spec, "status": obj.status}
+    return Written(meta.namespace, meta.name, meta.uid, meta.resource_version, content) if meta.name else None
 
 
 def replicas_of(obj: Object) -> int:
