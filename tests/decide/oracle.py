@@ -17,6 +17,10 @@ from scaler.decide.world import Instance, Policy, Reason, Service, State, Warnin
 from scaler.rules.rule import CountsFrom
 from tests.decide.contract import Counts, attainable, covers, limited, target_of
 
+Instances = list[Instance]
+Slots = dict[str, Instances]
+"""Instances by group."""
+
 
 class Seen(NamedTuple):
     """The one service of a world, and what the decision about it depends on."""
@@ -111,6 +115,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     going_down = [one for going, _ in drains for one in going]
     back = [beyond(seen, group, placed[group], target[group], most[group]) for group in groups]
     going = [one for group in back for one in group] if seen.policy.revoke else []
+    staying = [one for one in going if not affordable(one, seen)] + [one for _, stays in drains for one in stays]
     reasons = {
         one.uid: Reason.WAITING_FOR_RATIO
         if one in ready
@@ -120,26 +125,20 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         for one in held
         if one.uid not in admit
     }
+    left_over = [one for one in held if one.leftovers and one.made_by_us and not one.label_problem]
     return replace(
         found,
         admit=admit,
         complete_pods=frozenset(one.uid for group in groups for one in healed[group] if one not in going_down),
         drain=frozenset(one.uid for one in going_down),
         revoke=frozenset(one.uid for one in going if affordable(one, seen)),
-        unaffordable=frozenset(one.uid for one in going if not affordable(one, seen))
-        | {one.uid for _, stays in drains for one in stays},
-        tidy=frozenset(
-            one.uid
-            for one in held
-            if one.leftovers and one.made_by_us and one.uid not in admit and not one.label_problem
-        ),
+        unaffordable=frozenset(one.uid for one in staying),
+        tidy=frozenset(one.uid for one in left_over if one.uid not in admit),
         held=reasons,
     )
 
 
-def drained(
-    seen: Seen, group: str, wanted: int, target: int, running: list[Instance]
-) -> tuple[list[Instance], list[Instance]]:
+def drained(seen: Seen, group: str, wanted: int, target: int, running: Instances) -> tuple[Instances, Instances]:
     """One after the other, while more are bound than wanted, a pair of revisions counted once: the least useful first,
     of running ones only what is beyond. Those that cannot pay for it stay, where the others are not enough."""
     here = [one for one in members(seen, group, lambda one, _: one.bound > 0) if is_there(one, seen)]
@@ -147,8 +146,8 @@ def drained(
     paired = min(pairs(placed, seen), max(0, len(placed) - target))
     owners = {one.owner for one in placed}
     paired = min(paired, sum(pairs_that_end(owner, group, placed, running, seen) for owner in owners))
-    going: list[Instance] = []
-    staying: list[Instance] = []
+    going: Instances = []
+    staying: Instances = []
     for pays, gone in ((True, going), (False, staying)):
         for one in sorted(sorted(here, key=age, reverse=True), key=lambda one: use(one, seen, running)):
             left = [other for other in here if other not in going + staying]
@@ -160,7 +159,7 @@ def drained(
     return (going, staying) if seen.service.replicas <= sum(seen.full[0].values()) else ([], [])
 
 
-def pairs_that_end(owner: str, group: str, placed: list[Instance], running: list[Instance], seen: Seen) -> int:
+def pairs_that_end(owner: str, group: str, placed: Instances, running: Instances, seen: Seen) -> int:
     """Pairs of which both are bound, where the newest one is yet to run, or there is more than the owner wants."""
     mine = [one for one in placed if one.owner == owner]
     begun = [one for one in mine if not one.outdated and one not in running]
@@ -169,7 +168,7 @@ def pairs_that_end(owner: str, group: str, placed: list[Instance], running: list
     return max(0, pairs(mine, seen) - unbound) if begun or not wanted or len(mine) > wanted else 0
 
 
-def use(one: Instance, seen: Seen, running: list[Instance]) -> tuple[object, ...]:
+def use(one: Instance, seen: Seen, running: Instances) -> tuple[object, ...]:
     found = state(one, seen)
     slot = one in running or is_in_flight(one, seen)
     in_part = slot and one.bound < one.expected and not one.more_to_come
@@ -181,7 +180,7 @@ def is_there(one: Instance, seen: Seen) -> bool:
     return state(one, seen) not in (State.TERMINATING, State.FINISHED)
 
 
-def members(seen: Seen, group: str, what: Callable[[Instance, Seen], bool]) -> list[Instance]:
+def members(seen: Seen, group: str, what: Callable[[Instance, Seen], bool]) -> Instances:
     return [one for one in seen.instances if one.group == group and not one.label_problem and what(one, seen)]
 
 
@@ -189,14 +188,14 @@ def is_passing(one: Instance, seen: Seen) -> bool:
     return one.outdated and one.owner != "" and counts_as_running(one, seen)
 
 
-def pairs(placed: list[Instance], seen: Seen) -> int:
+def pairs(placed: Instances, seen: Seen) -> int:
     """How many of the newest can stand beside a running outdated one of their owner, one beside each."""
     outdated = Counter(one.owner for one in placed if is_passing(one, seen))
     newest = Counter(one.owner for one in placed if not one.outdated)
     return (outdated & newest).total()
 
 
-def counted(placed: list[Instance], target: int, seen: Seen) -> int:
+def counted(placed: Instances, target: int, seen: Seen) -> int:
     """A pair counts once, as far as that keeps the group within its target."""
     return sorted((len(placed) - pairs(placed, seen), target, len(placed)))[1]
 
@@ -216,7 +215,7 @@ def wanted_by(owner: str, group: str, seen: Seen) -> int:
     return max(one.wanted for one in members(seen, group, lambda one, _: one.owner == owner))
 
 
-def may_join(one: Instance, placed: list[Instance], target: int, seen: Seen) -> bool:
+def may_join(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
     """Within the target, or beside a running outdated one of its owner and within it when those are gone."""
     after = [*placed, one]
     partners = not one.outdated and any(is_passing(other, seen) and other.owner == one.owner for other in placed)
@@ -227,17 +226,17 @@ def may_join(one: Instance, placed: list[Instance], target: int, seen: Seen) -> 
     return len(after) <= target
 
 
-def may_stay(one: Instance, placed: list[Instance], target: int, seen: Seen) -> bool:
+def may_stay(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
     """Within the target, a pair once; or beside a running outdated one, so that nothing would be gained without it."""
     slots = len(placed) - pairs(placed, seen)
     without = [other for other in placed if other is not one]
     return slots <= target or slots == len(without) - pairs(without, seen)
 
 
-def give_slots(held: list[Instance], group: str, seen: Seen, placed: list[Instance], target: int) -> list[Instance]:
+def give_slots(held: Instances, group: str, seen: Seen, placed: Instances, target: int) -> Instances:
     """In order, those that can go at once first; a held one whose pods are yet to come keeps what is left."""
     queue = oldest(held, group, seen)
-    given: list[Instance] = []
+    given: Instances = []
     for one in [*filter(is_ready_to_go, queue), *(one for one in queue if not is_ready_to_go(one))]:
         if may_join(one, [*placed, *given], target, seen):
             given.append(one)
@@ -354,13 +353,7 @@ def barred(one: Instance, seen: Seen) -> Reason | None:
     return next((reason for reason, applies in causes.items() if applies), None)
 
 
-def waiting(
-    one: Instance,
-    seen: Seen,
-    in_slots: dict[str, list[Instance]],
-    held: list[Instance],
-    given: dict[str, list[Instance]],
-) -> Reason:
+def waiting(one: Instance, seen: Seen, in_slots: Slots, held: Instances, given: Slots) -> Reason:
     """Above the largest ratio, counting those before it in the queue; else it waits for its turn."""
     group = one.group or ""
     slots = [*in_slots[group], *given[group]]
@@ -373,9 +366,9 @@ def waiting(
     return Reason.REVOKED if remembered(one, seen).revoked else Reason.WAITING_FOR_RATIO
 
 
-def heal(seen: Seen, group: str, placed: list[Instance], target: int) -> list[Instance]:
+def heal(seen: Seen, group: str, placed: Instances, target: int) -> Instances:
     """Missing members come back while running + in flight stays within the target, counting the instance itself."""
-    healed: list[Instance] = []
+    healed: Instances = []
     for one in sorted((one for one in seen.instances if one.group == group), key=age):
         in_slots = [*placed, *(other for other in healed if has_no_slot(other, seen))]
         joins = has_no_slot(one, seen)
@@ -392,27 +385,19 @@ def has_no_slot(one: Instance, seen: Seen) -> bool:
 def is_partial(one: Instance, seen: Seen) -> bool:
     """It has live pods, and lacks members or what belongs to them (those still terminating are not missing yet). What
     others make can only be released."""
-    lacks = (
-        one.gated > 0
-        or one.misplaced
-        or (one.made_by_us and (one.stripped or one.pods + one.terminating < one.expected))
-    )
+    unmade = one.stripped or one.pods + one.terminating < one.expected
+    lacks = one.gated > 0 or one.misplaced or (one.made_by_us and unmade)
     alive = state(one, seen) not in (State.HELD, State.TERMINATING, State.FINISHED)
     return lacks and alive and not one.label_problem and not one.faults
 
 
-def beyond(seen: Seen, group: str, placed: list[Instance], target: int, largest: int) -> list[Instance]:
+def beyond(seen: Seen, group: str, placed: Instances, target: int, largest: int) -> Instances:
     """Unbound instances beyond the largest ratio go, newest first; beyond the target while something is missing that
-    needs room, and half-made ones (S2). Those
-    that cannot pay for it only say so, where the others are not enough; one of a pair makes no room. What nothing holds
-    would come again."""
-    unbound = [
-        one
-        for one in seen.instances
-        if one.group == group and not one.label_problem and state(one, seen) is State.ADMITTED and one.bound == 0
-    ]
+    needs room, and half-made ones (S2). Those that cannot pay for it only say so, where the others are not enough; one
+    of a pair makes no room. What nothing holds would come again."""
+    unbound = members(seen, group, lambda one, seen: state(one, seen) is State.ADMITTED and one.bound == 0)
     newest = sorted(unbound, key=lambda one: (one.admitted_at, age(one)), reverse=True)
-    going: list[Instance] = []
+    going: Instances = []
     for one in sorted(newest, key=lambda one: not affordable(one, seen)):
         before = [other for other in placed if other not in going]
         after = [other for other in before if other is not one]
@@ -425,15 +410,12 @@ def beyond(seen: Seen, group: str, placed: list[Instance], target: int, largest:
 
 def age(one: Instance) -> tuple[object, ...]:
     """Outdated revisions last; oldest job first, then natural name order: p2 before p10."""
-    words = re.split(r"(\d+)", one.name)
-    return (
-        one.outdated,
-        one.created,
-        [(1, 0, word) if index % 2 == 0 else (0, int(word), "") for index, word in enumerate(words)],
-    )
+    words = enumerate(re.split(r"(\d+)", one.name))
+    name = [(0, int(word), "") if index % 2 else (1, 0, word) for index, word in words]
+    return one.outdated, one.created, name
 
 
-def oldest(held: list[Instance], group: str, seen: Seen) -> list[Instance]:
+def oldest(held: Instances, group: str, seen: Seen) -> Instances:
     """Those that have not had their turn go first."""
     queue = [one for one in sorted(held, key=age) if one.group == group and not barred(one, seen)]
     return sorted(queue, key=lambda one: remembered(one, seen).turns is not Turns.NONE)
