@@ -6,43 +6,32 @@ Each function is a sentence of the contract, so where decision and oracle differ
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
-from scaler.decide.world import Instance, Policy, Reason, Service, State, Warning, World
-from scaler.rules.rule import CountsFrom
-from tests.decide.contract import Counts, attainable, covers, limited, target_of
+from scaler.decide.memory import ServiceMemory, Turns
+from scaler.decide.world import Instance, Reason, State, World
+from tests.decide.contract import attainable, covers, target_of
+from tests.decide.oracle_instance import (
+    Seen,
+    affordable,
+    age,
+    barred,
+    counts_as_running,
+    has_no_slot,
+    is_in_flight,
+    is_live,
+    is_partial,
+    is_passing,
+    is_ready_to_go,
+    remembered,
+    state,
+)
 
 Instances = list[Instance]
 Slots = dict[str, Instances]
 """Instances by group."""
-
-
-class Seen(NamedTuple):
-    """The one service of a world, and what the decision about it depends on."""
-
-    service: Service
-    memory: ServiceMemory
-    now: float
-    policy: Policy
-
-    @property
-    def instances(self) -> tuple[Instance, ...]:
-        return self.service.instances
-
-    @property
-    def full(self) -> list[Counts]:
-        """Ratios of the rule; empty where there is none."""
-        return [ratio.counts for ratio in self.service.rule.ratios] if self.service.rule else []
-
-    @property
-    def ratios(self) -> list[Counts]:
-        """As if the larger ones were not there, where fewer instances are wanted."""
-        return limited(self.full, self.service.replicas) if self.full else []
 
 
 @dataclass(frozen=True)
@@ -141,11 +130,11 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
 def drained(seen: Seen, group: str, wanted: int, target: int, running: Instances) -> tuple[Instances, Instances]:
     """One after the other, while more are bound than wanted, a pair of revisions counted once: the least useful first,
     of running ones only what is beyond. Those that cannot pay for it stay, where the others are not enough."""
-    here = [one for one in members(seen, group, lambda one, _: one.bound > 0) if is_there(one, seen)]
+    gone_by_itself = (State.TERMINATING, State.FINISHED)
+    here = members(seen, group, lambda one, seen: one.bound > 0 and state(one, seen) not in gone_by_itself)
     placed = members(seen, group, lambda one, seen: one in running or is_in_flight(one, seen))
-    paired = min(pairs(placed, seen), max(0, len(placed) - target))
-    owners = {one.owner for one in placed}
-    paired = min(paired, sum(pairs_that_end(owner, group, placed, running, seen) for owner in owners))
+    ending = sum(pairs_that_end(owner, group, placed, running, seen) for owner in {one.owner for one in placed})
+    paired = min(pairs(placed, seen), max(0, len(placed) - target), ending)
     going: Instances = []
     staying: Instances = []
     for pays, gone in ((True, going), (False, staying)):
@@ -176,16 +165,8 @@ def use(one: Instance, seen: Seen, running: Instances) -> tuple[object, ...]:
     return one in running, sum(rank), one.budget is not None, one.deletion_cost
 
 
-def is_there(one: Instance, seen: Seen) -> bool:
-    return state(one, seen) not in (State.TERMINATING, State.FINISHED)
-
-
 def members(seen: Seen, group: str, what: Callable[[Instance, Seen], bool]) -> Instances:
     return [one for one in seen.instances if one.group == group and not one.label_problem and what(one, seen)]
-
-
-def is_passing(one: Instance, seen: Seen) -> bool:
-    return one.outdated and one.owner != "" and counts_as_running(one, seen)
 
 
 def pairs(placed: Instances, seen: Seen) -> int:
@@ -235,24 +216,11 @@ def may_stay(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
 
 def give_slots(held: Instances, group: str, seen: Seen, placed: Instances, target: int) -> Instances:
     """In order, those that can go at once first; a held one whose pods are yet to come keeps what is left."""
-    queue = oldest(held, group, seen)
     given: Instances = []
-    for one in [*filter(is_ready_to_go, queue), *(one for one in queue if not is_ready_to_go(one))]:
+    for one in sorted(oldest(held, group, seen), key=lambda one: not is_ready_to_go(one)):
         if may_join(one, [*placed, *given], target, seen):
             given.append(one)
     return given
-
-
-def is_ready_to_go(one: Instance) -> bool:
-    return one.made_by_us or one.gated > 0
-
-
-def affordable(one: Instance, seen: Seen) -> bool:
-    if one.budget is None:
-        return True
-    half = max(one.budget.limit / 2, 2)
-    reserve = half if seen.policy.restart_reserve == -1 else seen.policy.restart_reserve
-    return one.budget.limit - one.budget.used > reserve
 
 
 def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
@@ -271,86 +239,6 @@ def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         complete_pods=frozenset(one.uid for one in seen.instances if one.made_by_us and is_partial(one, seen)),
         held={uid: barrier for uid, barrier in barriers.items() if barrier is not None},
     )
-
-
-def state(one: Instance, seen: Seen) -> State:
-    return next(state for state, holds in STATES.items() if holds(one, seen))
-
-
-def troubled(one: Instance, seen: Seen) -> bool:
-    memory = remembered(one, seen)
-    restarted = memory.restarts >= 0 and one.restarts > memory.restarts
-    lately = memory.restarted_at > 0 and seen.now - memory.restarted_at < seen.policy.stable_after
-    return bool(one.crashing or one.faulty or one.ended or one.terminating) or restarted or lately
-
-
-STATES: dict[State, Callable[[Instance, Seen], bool]] = {
-    State.FINISHED: lambda one, _: one.owner_finished,
-    State.TERMINATING: lambda one, _: one.owner_deleting or (one.pods == 0 and one.terminating > 0),
-    State.HELD: lambda one, _: one.pods == one.gated,
-    State.RUNNING: lambda one, s: one.pods == one.running == one.expected and not troubled(one, s),
-    State.BROKEN: lambda one, s: one.bound > 0 and (lost_some(one, s) or troubled(one, s) or never_ran(one, s)),
-    State.STARTING: lambda one, _: one.pods == one.bound == one.expected,
-    State.ADMITTED: lambda *_: True,
-}
-
-
-def lost_some(one: Instance, seen: Seen) -> bool:
-    """Others may take their time to make the rest, counted from the newest pod; some wait for the first to be ready."""
-    if one.pods >= one.expected:
-        return False
-    in_time = one.more_to_come or seen.now - one.newest < seen.policy.minimum_timeout
-    return one.made_by_us or not in_time
-
-
-def never_ran(one: Instance, seen: Seen) -> bool:
-    """It has been bound for the start timeout, as far as we saw it; or its first pods have, and its owner waits."""
-    since = remembered(one, seen).bound_since
-    waits = one.more_to_come or one.bound == one.pods == one.expected > one.running
-    return waits and since > 0 and seen.now - since >= seen.policy.start_timeout
-
-
-def remembered(one: Instance, seen: Seen) -> InstanceMemory:
-    return seen.memory.instances.get(one.uid, InstanceMemory())
-
-
-def counts_as_running(one: Instance, seen: Seen) -> bool:
-    found = state(one, seen)
-    if seen.service.options.counts_from is CountsFrom.BOUND:
-        return found in (State.RUNNING, State.STARTING)
-    ready = one.ready >= one.expected or seen.service.options.counts_from is not CountsFrom.READY
-    return found is State.RUNNING and ready
-
-
-def is_in_flight(one: Instance, seen: Seen) -> bool:
-    found = state(one, seen)
-    since = remembered(one, seen).broken_since or seen.now
-    in_grace = found is State.BROKEN and seen.now - since < seen.policy.broken_grace
-    occupies = in_grace or found in (State.ADMITTED, State.STARTING, State.RUNNING)
-    return occupies and not counts_as_running(one, seen)
-
-
-def is_live(one: Instance, seen: Seen) -> bool:
-    """What no pods can be made of is not live."""
-    spoilt = bool(one.faults) and state(one, seen) is State.HELD
-    return not (one.owner_deleting or one.owner_finished or spoilt)
-
-
-def barred(one: Instance, seen: Seen) -> Reason | None:
-    """What keeps this instance from being admitted whatever the counts are."""
-    problem = seen.service.problem.kind if seen.service.problem else Warning.RULE_MISSING
-    memory = remembered(one, seen)
-    refused = memory.refused and seen.now < memory.refused_until and one.generation == memory.refused_generation
-    causes = {
-        one.label_problem: one.label_problem is not None,
-        Reason(problem.value): not seen.full and seen.service.key.rule != "",
-        Reason.GROUP_UNKNOWN: bool(seen.full) and one.group not in seen.full[0],
-        Reason.PAUSED: seen.service.options.paused and bool(seen.full),
-        Reason.JOB_INVALID: bool(one.faults),
-        Reason.NAME_TAKEN: bool(one.name_taken),
-        Reason.CREATE_REFUSED: bool(refused),
-    }
-    return next((reason for reason, applies in causes.items() if applies), None)
 
 
 def waiting(one: Instance, seen: Seen, in_slots: Slots, held: Instances, given: Slots) -> Reason:
@@ -378,19 +266,6 @@ def heal(seen: Seen, group: str, placed: Instances, target: int) -> Instances:
     return healed
 
 
-def has_no_slot(one: Instance, seen: Seen) -> bool:
-    return not is_in_flight(one, seen) and not counts_as_running(one, seen)
-
-
-def is_partial(one: Instance, seen: Seen) -> bool:
-    """It has live pods, and lacks members or what belongs to them (those still terminating are not missing yet). What
-    others make can only be released."""
-    unmade = one.stripped or one.pods + one.terminating < one.expected
-    lacks = one.gated > 0 or one.misplaced or (one.made_by_us and unmade)
-    alive = state(one, seen) not in (State.HELD, State.TERMINATING, State.FINISHED)
-    return lacks and alive and not one.label_problem and not one.faults
-
-
 def beyond(seen: Seen, group: str, placed: Instances, target: int, largest: int) -> Instances:
     """Unbound instances beyond the largest ratio go, newest first; beyond the target while something is missing that
     needs room, and half-made ones (S2). Those that cannot pay for it only say so, where the others are not enough; one
@@ -406,13 +281,6 @@ def beyond(seen: Seen, group: str, placed: Instances, target: int, largest: int)
         if slots > most and len(after) - pairs(after, seen) < slots and not one.unheld:
             going.append(one)
     return going
-
-
-def age(one: Instance) -> tuple[object, ...]:
-    """Outdated revisions last; oldest job first, then natural name order: p2 before p10."""
-    words = enumerate(re.split(r"(\d+)", one.name))
-    name = [(0, int(word), "") if index % 2 else (1, 0, word) for index, word in words]
-    return one.outdated, one.created, name
 
 
 def oldest(held: Instances, group: str, seen: Seen) -> Instances:
