@@ -31,53 +31,51 @@ def json_patch(document: Any, operations: Any) -> Any:
     """RFC 6902. BadRequestError for what is no patch; InvalidError (422) when an operation cannot be carried out."""
     if not isinstance(operations, list):
         raise bad_request("json: cannot unmarshal the JSON patch: an array of operations is wanted")
-    result = copy.deepcopy(document)
+    root = {"": copy.deepcopy(document)}  # every path begins with the empty name
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise bad_request("json: a JSON patch operation is an object with op and path")
-        result = _apply(result, operation)
-    return result
+        _apply(root, operation)
+    return root.get("")
 
 
-def _apply(document: Any, operation: dict[str, Any]) -> Any:
-    """The document, whose inner parts may be changed in place, after one operation."""
+def _apply(root: dict[str, Any], operation: dict[str, Any]) -> None:
     op, path = operation.get("op"), _pointer(operation["path"])
     value = copy.deepcopy(operation.get("value"))
     if op in ("move", "copy"):
         source = _pointer(str(operation.get("from", "")))
-        value = copy.deepcopy(_locate(document, source))
+        value = copy.deepcopy(_locate(root, source))
         if op == "move":
             if path[: len(source)] == source and path != source:
                 raise unprocessable("move operation does not apply: a value cannot move into itself")
-            document = _remove(document, source)
-        return _add(document, path, value)
-    if op in ("add", "replace"):
-        return _add(document, path, value, replace=op == "replace")
-    if op == "remove":
-        return _remove(document, path)
-    if op != "test":
+            _remove(root, source)
+    if op in ("add", "replace", "move", "copy"):
+        _add(root, path, value, replace=op == "replace")
+    elif op == "remove":
+        _remove(root, path)
+    elif op != "test":
         raise unprocessable(f"unexpected kind of JSON patch operation: {op!r}")
-    found = _locate(document, path)
-    if found != value or isinstance(found, bool) != isinstance(value, bool):
-        raise unprocessable(f"testing value {operation['path']} failed: test failed")
-    return document
+    else:
+        found = _locate(root, path)
+        if found != value or isinstance(found, bool) != isinstance(value, bool):
+            raise unprocessable(f"testing value {operation['path']} failed: test failed")
 
 
 def _pointer(text: str) -> list[str]:
     if text and not text.startswith("/"):
         raise unprocessable(f"the path {text!r} does not start with /")
-    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")]
 
 
-def _locate(document: Any, path: list[str]) -> Any:
+def _locate(value: Any, path: list[str]) -> Any:
     for part in path:
-        if isinstance(document, dict) and part in document:
-            document = document[part]
-        elif isinstance(document, list):
-            document = document[_index(part, len(document) - 1)]
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list):
+            value = value[_index(part, len(value) - 1)]
         else:
             raise _missing(path)
-    return document
+    return value
 
 
 def _index(part: str, last: int) -> int:
@@ -87,32 +85,26 @@ def _index(part: str, last: int) -> int:
 
 
 def _missing(path: list[str]) -> Exception:
-    return unprocessable(f"operation does not apply: doc is missing path: /{'/'.join(path)}: missing value")
+    return unprocessable(f"operation does not apply: doc is missing path: {'/'.join(path)}: missing value")
 
 
-def _add(document: Any, path: list[str], value: Any, *, replace: bool = False) -> Any:
+def _add(root: dict[str, Any], path: list[str], value: Any, *, replace: bool) -> None:
     """Unlike the RFC, an API server replaces a key that is not there by adding it."""
-    if not path:
-        return value
-    parent = _locate(document, path[:-1])
-    if isinstance(parent, list) and replace:
-        parent[_index(path[-1], len(parent) - 1)] = value
-    elif isinstance(parent, list):
-        parent.insert(len(parent) if path[-1] == "-" else _index(path[-1], len(parent)), value)
-    elif isinstance(parent, dict):
+    parent = _locate(root, path[:-1])
+    if isinstance(parent, dict):
         parent[path[-1]] = value
-    else:
+    elif not isinstance(parent, list):
         raise _missing(path)
-    return document
+    elif replace:
+        parent[_index(path[-1], len(parent) - 1)] = value
+    else:
+        parent.insert(len(parent) if path[-1] == "-" else _index(path[-1], len(parent)), value)
 
 
-def _remove(document: Any, path: list[str]) -> Any:
-    _locate(document, path)
-    if not path:
-        return None
-    parent = _locate(document, path[:-1])
+def _remove(root: dict[str, Any], path: list[str]) -> None:
+    _locate(root, path)
+    parent = _locate(root, path[:-1])
     del parent[int(path[-1]) if isinstance(parent, list) else path[-1]]
-    return document
 
 
 _DIRECTIVES = ("$patch", "$retainKeys")
@@ -198,21 +190,13 @@ def _merge_list(target: list[Any], patch: list[Any], name: str) -> list[Any]:
         return [item for item in patch if item.get("$patch") != "replace"]
     result = list(target)
     for item in patch:
-        _merge_item(result, item, key)
+        if key not in item:
+            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+        alike = [index for index, old in enumerate(result) if isinstance(old, dict) and old.get(key) == item[key]]
+        place = alike[0] if alike else len(result)
+        merged = _merge_map(result[place] if alike else {}, item)
+        result[place : place + 1] = [] if item.get("$patch") == "delete" else [merged]
     return result
-
-
-def _merge_item(result: list[Any], item: dict[str, Any], key: str) -> None:
-    if key not in item:
-        raise bad_request(f"map: {item} does not contain declared merge key: {key}")
-    place = next((i for i, old in enumerate(result) if isinstance(old, dict) and old.get(key) == item[key]), None)
-    if item.get("$patch") == "delete":
-        if place is not None:
-            del result[place]
-    elif place is None:
-        result.append(_merge_map({}, item))
-    else:
-        result[place] = _merge_map(result[place], item)
 
 
 Schema = dict[str, Any]
