@@ -110,7 +110,8 @@ def shape_findings(value: object) -> Iterator[Finding]:
             hint = f'write "{field}" instead of {shown(close)}' if close else f'add "{field}": {_EXAMPLES[field]}'
             yield Finding(_MISSING.get(field, "FieldMissing"), path[:-1], f'"{field}" is missing', hint)
         else:
-            yield _wrong(path, field, kind, found)
+            code, message, hint = _wrong(path, field, kind, found)
+            yield Finding(code, path, message, hint)
 
 
 def number(text: object) -> int | None:
@@ -118,40 +119,46 @@ def number(text: object) -> int | None:
     return int(text) if isinstance(text, str) and _NUMBER.fullmatch(text) else None
 
 
-def _wrong(path: Path, field: str, kind: str, found: object) -> Finding:
+def _wrong(path: Path, field: str, kind: str, found: object) -> tuple[str, str, str]:
+    """Code, message and hint about a value of another shape."""
+    if kind == "too_long" and field == LIST:
+        hint = "leave out ratios between the largest and the smallest"
+        return "TooManyEntries", f"more than {MAX_RATIOS:,} ratios", hint
     if kind == "too_long":
-        if field == LIST:
-            hint = "leave out ratios between the largest and the smallest"
-            return Finding("TooManyEntries", path, f"more than {MAX_RATIOS:,} ratios", hint)
-        message = f"more than {MAX_GROUPS} groups in one ratio"
-        return Finding("TooManyEntries", path, message, "make several services of them")
+        return "TooManyEntries", f"more than {MAX_GROUPS} groups in one ratio", "make several services of them"
     if kind == "too_short":
         code, what = ("ListEmpty", "ratio") if field == LIST else ("RatioWithoutGroups", "group")
-        return Finding(code, path, f'"{field}" is empty', f"write at least one {what}")
+        return code, f'"{field}" is empty', f"write at least one {what}"
     if field in ("group_num", "server_num_per_group"):
-        return _wrong_number(path, field, found)
+        return _wrong_number(field, found)
     if field == "group_name" and isinstance(found, str):
-        hint = f"write letters, digits, '-', '_' or '.', 1 to {MAX_NAME} of them, a letter or digit at both ends"
         message = f"{shown(found)} cannot be the value of a label, so no job can belong to this group"
-        return Finding("GroupNameInvalid", path, message, hint)
+        hint = f"write letters, digits, '-', '_' or '.', 1 to {MAX_NAME} of them, a letter or digit at both ends"
+        return "GroupNameInvalid", message, hint
     if kind == "string_unicode":
-        return Finding("WrongType", path, f"{shown(found)} has half of a character", "write the character itself")
-    return _wrong_type(path, field, found)
+        return "WrongType", f"{shown(found)} has half of a character", "write the character itself"
+    expected = "a list" if field in _MISSING else "a string" if field in _EXAMPLES else "an object"
+    hint = f"write {_EXAMPLES[field]}, in quotes" if expected == "a string" else ""
+    if not path and isinstance(found, list):
+        hint = f'write {{"version": "1.0", "{LIST}": [...]}} around the list'
+    elif not path and isinstance(found, str):
+        hint = "the document was encoded twice: take the outer quotes and the backslashes away"
+    return "WrongType", f"{expected} is needed here, found {shown(found)}", hint
 
 
-def _wrong_number(path: Path, field: str, found: object) -> Finding:
+def _wrong_number(field: str, found: object) -> tuple[str, str, str]:
     most = MAX_INSTANCES if field == "group_num" else MAX_PODS
     if found == "0":
         message = f'"{field}" is 0: an instance has at least one pod'
-        return Finding("ServerNumZero", path, message, 'write the pods per instance, at least "1"')
+        return "ServerNumZero", message, 'write the pods per instance, at least "1"'
     if isinstance(found, str) and _DIGITS.fullmatch(found):
-        return Finding("NumberTooLarge", path, f"{shown(found)} is more than {most:,}", f"write at most {most}")
+        return "NumberTooLarge", f"{shown(found)} is more than {most:,}", f"write at most {most}"
     meant = _number_meant(found, most)
     hint = f'write "{meant}"' if meant else 'write decimal digits in quotes, for instance "2"'
-    what = f"{shown(found)} is not a decimal number in quotes"
+    message = f"{shown(found)} is not a decimal number in quotes"
     if isinstance(found, str):
-        what = f"{shown(found)} is not a plain decimal number (no sign, space, leading zero or full-width digit)"
-    return Finding("NotADecimalString", path, what, hint)
+        message = f"{shown(found)} is not a plain decimal number (no sign, space, leading zero or full-width digit)"
+    return "NotADecimalString", message, hint
 
 
 def _number_meant(found: object, most: int) -> str:
@@ -164,18 +171,8 @@ def _number_meant(found: object, most: int) -> str:
     return text if found and _NUMBER.fullmatch(text) and any(char.isdigit() for char in found) else ""
 
 
-def _wrong_type(path: Path, field: str, found: object) -> Finding:
-    wanted = "a list" if field in _MISSING else "a string" if field in _EXAMPLES else "an object"
-    hint = f"write {_EXAMPLES[field]}, in quotes" if wanted == "a string" else ""
-    if not path and isinstance(found, list):
-        hint = f'write {{"version": "1.0", "{LIST}": [...]}} around the list'
-    elif not path and isinstance(found, str):
-        hint = "the document was encoded twice: take the outer quotes and the backslashes away"
-    return Finding("WrongType", path, f"{wanted} is needed here, found {shown(found)}", hint)
-
-
-def _similar(wanted: str, present: list[str]) -> str:
-    """The one of `present` that was probably meant as `wanted`: other letter case, no underscores, a typo."""
+def _similar(expected: str, present: list[str]) -> str:
+    """The one of `present` that was probably meant as `expected`: other letter case, no underscores, a typo."""
     plain = {name.lower().replace("_", "").replace("-", ""): name for name in present[:50] if len(name) < 100}
-    close = difflib.get_close_matches(wanted.replace("_", ""), plain, n=1, cutoff=0.85)
+    close = difflib.get_close_matches(expected.replace("_", ""), plain, n=1, cutoff=0.85)
     return plain[close[0]] if close else ""

@@ -159,11 +159,11 @@ def _too_deep(path: Path, start: int = -1) -> Finding:
 
 def _not_json(text: str, problem: str, pos: int) -> Finding:
     """What stands at `pos`, where JSON cannot go on because of `problem`, which is in the words of the json module."""
-    wanted = _EXPECTED.get(problem, "a value")
+    expected = _EXPECTED.get(problem, "a value")
     if not text.strip():
         return Finding("NotJson", (), "the document is empty", "write the rule document", start=0)
     if pos >= len(text):
-        message = f"the document ends here, but {wanted} must follow"
+        message = f"the document ends here, but {expected} must follow"
         return Finding("NotJson", (), message, "is a bracket not closed?", start=pos)
     comma = text.rfind(",", 0, pos)
     if text[pos] in "}]" and comma >= 0 and not text[comma + 1 : pos].strip():
@@ -172,4 +172,4 @@ def _not_json(text: str, problem: str, pos: int) -> Finding:
     for name, here, kind, message, hint in _MISTAKES:
         if problem.startswith(name) and re.match(here, text[pos : pos + 2]):
             return Finding(kind, (), message.format(found=found, code=code), hint, start=pos)
-    return Finding("NotJson", (), f"expected {wanted}, found {found}", start=pos)
+    return Finding("NotJson", (), f"expected {expected}, found {found}", start=pos)
