@@ -18,6 +18,7 @@ import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import msgspec
@@ -57,29 +58,27 @@ class LeaseTiming(msgspec.Struct, frozen=True):
 
 
 DEFAULT_TIMING = LeaseTiming()
-NO_MARKS: Mapping[str, Mapping[str, str]] = {}
 
 
+@dataclass(eq=False)
 class Election:
     """One candidate for the Lease `name`. `identity` must be unique to the life of this process; `marks` are labels
     and annotations that the Lease gets. `seen_until` gives the time of a monotonic loop up to which everything is known
     that is decided on.
     """
 
-    def __init__(  # noqa: PLR0913 - which Lease, by which process, and when
-        self, clock: Clock, *, namespace: str, name: str, identity: str, rng: random.Random,
-        timing: LeaseTiming = DEFAULT_TIMING, marks: Mapping[str, Mapping[str, str]] = NO_MARKS,
-        seen_until: Callable[[], float] = lambda: math.inf,
-    ) -> None:  # fmt: skip
-        self.identity = identity
-        self.timing = timing
+    clock: Clock
+    _: KW_ONLY
+    namespace: str
+    name: str
+    identity: str
+    rng: random.Random
+    timing: LeaseTiming = DEFAULT_TIMING
+    marks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    seen_until: Callable[[], float] = lambda: math.inf
+
+    def __post_init__(self) -> None:
         self._api: KubeApi
-        self._clock = clock
-        self._namespace = namespace
-        self._name = name
-        self._rng = rng
-        self._marks = marks
-        self._seen_until = seen_until
         self._blind_since = ""
         """When this leader was first seen to be out of touch; "" while it is not."""
         self._relieved_by: asyncio.Future[str] | None = None
@@ -121,7 +120,7 @@ class Election:
         """
         self._api = api
         await self._acquire()
-        _log.info("leadership gained", identity=self.identity, lease=self._name)
+        _log.info("leadership gained", identity=self.identity, lease=self.name)
         relieved = self._relieved_by = asyncio.get_running_loop().create_future()
         working = asyncio.ensure_future(work())
         renewing = asyncio.create_task(self._renew_for_ever())
@@ -159,7 +158,7 @@ class Election:
                     await self._wait_for_change(self._retry())
                 else:
                     # An unknown outcome is looked up; if the Lease is ours, it is claimed again.
-                    self._acquired = self._clock.micro_timestamp()
+                    self._acquired = self.clock.micro_timestamp()
                     self._transitions = self.transitions + 1
                     if await self._attempt("lease not taken", self._write(self.timing.renew_deadline / 2)):
                         break
@@ -183,7 +182,7 @@ class Election:
         try:
             await write
         except KubeError as error:
-            _log.info(failure, lease=self._name, error=str(error))
+            _log.info(failure, lease=self.name, error=str(error))
             await self._look()
             return False
         return True
@@ -199,19 +198,19 @@ class Election:
 
     async def _watch(self) -> None:
         """Observe the Lease until cancelled; where it cannot be watched, look at it now and then."""
-        api, where, selector = self._api, (LEASES, self._namespace), f"metadata.name={self._name}"
+        api, where, selector = self._api, (LEASES, self.namespace), f"metadata.name={self.name}"
         while True:
             try:
                 sent_at = _now()
                 page = await within(self.timing.renew_deadline, api.list(*where, field_selector=selector))
-                named = [item for item in page.items if item["metadata"]["name"] == self._name]
+                named = [item for item in page.items if item["metadata"]["name"] == self.name]
                 self._observe(named[0] if named else None, page.resource_version, sent_at=sent_at)
                 async for event in api.watch(*where, resource_version=page.resource_version, field_selector=selector):
-                    if event.object is not None and event.object["metadata"]["name"] == self._name:
+                    if event.object is not None and event.object["metadata"]["name"] == self.name:
                         lease = None if event.type is EventType.DELETED else event.object
                         self._observe(lease, event.resource_version)
             except KubeError as error:
-                _log.info("lease watch interrupted", lease=self._name, error=str(error))
+                _log.info("lease watch interrupted", lease=self.name, error=str(error))
                 await self._look()
             await asyncio.sleep(self._retry())
 
@@ -219,11 +218,11 @@ class Election:
         """Read the Lease; an answer that stays out changes nothing."""
         sent_at = _now()
         try:
-            lease = await within(self.timing.renew_deadline / 2, self._api.get(LEASES, self._namespace, self._name))
+            lease = await within(self.timing.renew_deadline / 2, self._api.get(LEASES, self.namespace, self.name))
         except NotFoundError:
             self._observe(None, str(self._version))
         except KubeError as error:
-            _log.info("lease not read", lease=self._name, error=str(error))
+            _log.info("lease not read", lease=self.name, error=str(error))
         else:
             self._observe(lease, sent_at=sent_at)
 
@@ -283,7 +282,7 @@ class Election:
                 if seer and self._blind_since and self._is_blind() and relieved and not relieved.done():
                     relieved.set_result(f"out of touch since {self._blind_since}; {seer} sees")
             except KubeError as error:
-                _log.warning("lease not renewed", lease=self._name, error=str(error))
+                _log.warning("lease not renewed", lease=self.name, error=str(error))
                 return True
         return True
 
@@ -303,7 +302,7 @@ class Election:
         try:
             await within(RELEASE_TIMEOUT, self._send_released())
         except KubeError as error:
-            _log.warning("lease not released", lease=self._name, error=str(error))
+            _log.warning("lease not released", lease=self.name, error=str(error))
 
     async def _send_released(self) -> None:
         released = {"leaseDurationSeconds": 1}
@@ -317,7 +316,7 @@ class Election:
     # Out of touch
 
     def _is_blind(self) -> bool:
-        return _now() - self._seen_until() >= self.timing.out_of_touch
+        return _now() - self.seen_until() >= self.timing.out_of_touch
 
     async def _answer(self) -> None:
         """Write for a leader that is out of touch that this candidate is not: all was seen since the leader said so.
@@ -325,12 +324,12 @@ class Election:
         said = notes_of(self._lease).get(BLIND_SINCE, "")
         if said != self._leader_blind[0]:
             self._leader_blind = said, _now()
-        if not said or said == self._answered or self._seen_until() <= self._leader_blind[1] or self._lease is None:
+        if not said or said == self._answered or self.seen_until() <= self._leader_blind[1] or self._lease is None:
             return
         answer = with_notes(self._lease, {SEEN_BY: self.identity})
         if await self._attempt("lease not answered", self._send_and_observe(answer)):
             self._answered = said
-            _log.info("the leader is out of touch and this replica is not", lease=self._name, blind_since=said)
+            _log.info("the leader is out of touch and this replica is not", lease=self.name, blind_since=said)
 
     # The Lease itself
 
@@ -339,7 +338,7 @@ class Election:
         started, uid = _now(), uid_of(self._lease)
         held = {"holderIdentity": self.identity, "leaseDurationSeconds": math.ceil(self.timing.duration)}
         spec = self._spec(held)
-        self._blind_since = (self._blind_since or self._clock.timestamp()) if self._is_blind() else ""
+        self._blind_since = (self._blind_since or self.clock.timestamp()) if self._is_blind() else ""
         self._claims.add((uid, spec["renewTime"]))
         lease = await within(seconds, self._send(self._body(spec, {BLIND_SINCE: self._blind_since or None})))
         self._claims.clear()
@@ -350,25 +349,25 @@ class Election:
         self._deadline = started + self.timing.renew_deadline
 
     def _spec(self, held: Object) -> Object:
-        now = self._clock.micro_timestamp()
+        now = self.clock.micro_timestamp()
         return {**held, "acquireTime": self._acquired, "renewTime": now, "leaseTransitions": self._transitions}
 
     def _body(self, spec: Object, notes: Mapping[str, str | None]) -> Object:
         """The Lease with this spec and with our labels and annotations beside its own, if it is as it was seen."""
         old = (self._lease or {}).get("metadata", {})
         kept = {key: old[key] for key in ("uid", "resourceVersion") if key in old}
-        marked = {part: {**(old.get(part) or {}), **self._marks.get(part, {})} for part in ("labels", "annotations")}
-        metadata = {"name": self._name, "namespace": self._namespace, **kept, **marked}
+        marked = {part: {**(old.get(part) or {}), **self.marks.get(part, {})} for part in ("labels", "annotations")}
+        metadata = {"name": self.name, "namespace": self.namespace, **kept, **marked}
         lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
         return with_notes(lease, {**_NOTES, **notes})
 
     async def _send(self, body: Object) -> Object:
         if self._lease is None:
-            return await self._api.create(LEASES, self._namespace, body)
-        return await self._api.replace(LEASES, self._namespace, self._name, body)
+            return await self._api.create(LEASES, self.namespace, body)
+        return await self._api.replace(LEASES, self.namespace, self.name, body)
 
     def _retry(self) -> float:
-        return self.timing.retry * self._rng.uniform(1.0, JITTER)
+        return self.timing.retry * self.rng.uniform(1.0, JITTER)
 
 
 def _now() -> float:

@@ -70,18 +70,7 @@ class Slots:
         """Waits for a slot and keeps it; first come, first served. The caller bounds the wait."""
         lane = self._lanes.setdefault(namespace, asyncio.Semaphore(self.most_of_one))
         self._users[namespace] += 1
-        try:
-            async with lane, self._kept_for_a_while():
-                yield
-        finally:
-            self._users[namespace] -= 1
-            if not self._users[namespace]:
-                del self._users[namespace], self._lanes[namespace]
-
-    @asynccontextmanager
-    async def _kept_for_a_while(self) -> AsyncIterator[None]:
-        await self._free.acquire()
-        kept = True
+        kept = False
 
         def give_back() -> None:
             nonlocal kept
@@ -89,12 +78,20 @@ class Slots:
                 kept = False
                 self._free.release()
 
-        timer = asyncio.get_running_loop().call_later(PATIENCE, give_back)
         try:
-            yield
+            async with lane:
+                await self._free.acquire()
+                kept = True
+                timer = asyncio.get_running_loop().call_later(PATIENCE, give_back)
+                try:
+                    yield
+                finally:
+                    timer.cancel()
+                    give_back()
         finally:
-            timer.cancel()
-            give_back()
+            self._users[namespace] -= 1
+            if not self._users[namespace]:
+                del self._users[namespace], self._lanes[namespace]
 
 
 class Writer:
