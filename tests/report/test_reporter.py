@@ -92,8 +92,9 @@ class Stage:
                 await self._writing
 
     async def written(self) -> None:
-        while not self.reporter.idle:  # noqa: ASYNC110 - virtual time, and the product needs no such event
-            await asyncio.sleep(1)
+        async with asyncio.timeout(600):
+            while not self.reporter.idle:  # noqa: ASYNC110 - virtual time, and the product needs no such event
+                await asyncio.sleep(1)
 
     def report(self, found: Service, **changes: Any) -> ServiceReport:
         """Its jobs are those of the cluster, as a cache would show them."""
