@@ -81,7 +81,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if timeout is None:
             raise self._give_up("deadlock: no callback is ready and no timer is set, so every task waits for ever")
         if timeout > 0:
-            self._advance(timeout)
+            self._turns = 0
+            self._now += timeout
+            if self._limit is not None and self._now > self._limit:
+                raise self._give_up(f"time is up: the limit is {self._limit} s")
         elif self._turns < _MAX_TURNS_PER_MOMENT:
             self._turns += 1
         else:
@@ -89,12 +92,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._random is not None and len(self._ready) > 1:
             self._ready.rotate(self._random.randrange(len(self._ready)))
         return []
-
-    def _advance(self, seconds: float) -> None:
-        self._turns = 0
-        self._now += seconds
-        if self._limit is not None and self._now > self._limit:
-            raise self._give_up(f"time is up: the limit is {self._limit} s")
 
     def _give_up(self, why: str) -> VirtualTimeError:
         error = VirtualTimeError(f"{why} (at {self._now:.3f} s)")

@@ -25,10 +25,10 @@ from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.crds import definitions
+from scaler.sim.stories.play import World
 from scaler.sim.stories.recorder import Recorder
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import World
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.proxy import Fault, Proxy, proxied, status
 from tests.control_plane.scaler_process import ACCOUNT, ALONE, LEASE, NAMESPACE, ScalerProcess, install

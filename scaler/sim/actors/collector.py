@@ -70,20 +70,18 @@ class GarbageCollector(Controller):
         if owner["uid"] in self._entries:
             known = self._entries[owner["uid"]][1]
             return not (_FOREGROUND in _finalizers(known) and objects.terminating(known))
-        for resource in WATCHED:
-            if (resource.api_version, resource.kind) == (owner["apiVersion"], owner["kind"]):
-                return await self._exists(resource, objects.namespace(obj), owner)
-        return True  # of kinds that are not watched nothing is ever deleted
-
-    async def _exists(self, resource: Resource, namespace: str, owner: Object) -> bool:
+        about = (owner["apiVersion"], owner["kind"])
+        resource = next((found for found in WATCHED if (found.api_version, found.kind) == about), None)
+        if resource is None:
+            return True  # of kinds that are not watched nothing is ever deleted
         try:
-            found = await self.api.get(resource, namespace if resource.namespaced else None, owner["name"])
+            namespace = objects.namespace(obj) if resource.namespaced else None
+            return objects.uid(await self.api.get(resource, namespace, owner["name"])) == str(owner["uid"])
         except NotFoundError:
             return False
         except KubeError:
             self.failed = True
             return True
-        return objects.uid(found) == str(owner["uid"])
 
     async def _finish(self, resource: Resource, obj: Object) -> None:
         """Carries out the two finalizers that belong to the collector."""

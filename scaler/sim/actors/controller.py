@@ -21,7 +21,6 @@ Key = tuple[str, str]
 """(namespace, name); namespace is "" for cluster-scoped objects."""
 
 _NOT_INSTALLED = 5.0  # seconds until a type that is not installed is listed again
-_SETTLE = 0.02  # seconds
 RETRY = 1.0
 """Seconds until a request that failed is tried again."""
 
@@ -37,14 +36,14 @@ class Mirror:
     def __init__(self, api: KubeApi, *resources: Resource) -> None:
         self._api = api
         self._objects: dict[Resource, dict[Key, Object]] = {resource: {} for resource in resources}
-        self._synced = dict.fromkeys(resources, False)
         self._changed = asyncio.Event()
         self._sorted: dict[Resource, list[Object]] = {}
         self._by_owner: dict[Resource, dict[str, list[Object]]] = {}
         self._versions: dict[Resource, str] = {}
+        """Of each type that was listed; "" for one that is not installed."""
         self.revision = 0
         """Grows with every change."""
-        self.settle = _SETTLE
+        self.settle = 0.02
         """Seconds for which more changes are waited for after one: a burst is seen as one change."""
 
     def all(self, resource: Resource) -> list[Object]:
@@ -65,9 +64,6 @@ class Mirror:
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         return self._objects[resource].get((namespace, name))
 
-    def __contains__(self, resource: Resource) -> bool:
-        return resource in self._objects
-
     def version(self, resource: Resource) -> int:
         """How far it has come: every change up to this version is in it."""
         version = self._versions.get(resource, "")
@@ -75,7 +71,7 @@ class Mirror:
 
     @property
     def synced(self) -> bool:
-        return all(self._synced.values())
+        return len(self._versions) == len(self._objects)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -106,7 +102,8 @@ class Mirror:
                         if event.object is not None:
                             self._apply(resource, event.type, event.object)
             except NotFoundError:
-                if self._objects[resource] or not self._synced[resource]:
+                if self._objects[resource] or resource not in self._versions:
+                    self._versions[resource] = ""
                     self._replace(resource, ())  # of a type that the cluster does not know there are no objects
                 await asyncio.sleep(_NOT_INSTALLED)
             except KubeError:
@@ -114,7 +111,6 @@ class Mirror:
 
     def _replace(self, resource: Resource, items: Iterable[Object]) -> None:
         self._objects[resource] = {key_of(obj): obj for obj in items}
-        self._synced[resource] = True
         self._changes(resource)
 
     def _apply(self, resource: Resource, kind: EventType, obj: Object) -> None:
@@ -222,12 +218,12 @@ class Controller(StandIn):
         return None if self._settled() else RETRY
 
     def _settled(self) -> bool:
-        shown = {resource: self.mirror.version(resource) for resource in self._written if resource in self.mirror}
         for uid, (resource, key) in list(self._deleted.items()):
             found = self.mirror.get(resource, *key)
             if found is None or objects.uid(found) != uid or objects.terminating(found):
                 del self._deleted[uid]
-        return not self._deleted and all(version >= self._written[resource] for resource, version in shown.items())
+        shown = all(self.mirror.version(resource) >= version for resource, version in self._written.items())
+        return shown and not self._deleted
 
     async def have(self, resource: Resource, owner: Object, wanted: Iterable[Object], *, update: bool = False) -> None:
         """Creates what is missing of these, by name, and deletes what the owner has besides.

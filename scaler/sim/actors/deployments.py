@@ -222,8 +222,6 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 class ReplicaSets(Controller):
-    """Follows all ReplicaSets and their pods."""
-
     follows = (REPLICA_SETS, PODS)
 
     async def keep(self, owner: Object) -> None:

@@ -77,7 +77,7 @@ def _address(first: int, text: str) -> str:
 DEVICE_NAMESPACE, NODE_NAMESPACE = "kube-system", "mindx-dl"
 DEVICE_PREFIX, NODE_PREFIX = "mindx-dl-deviceinfo-", "mindx-dl-nodeinfo-"
 LABELS = {"mx-consumer-cim": "true"}
-HEALTHY, UNHEALTHY = "Healthy", "UnHealthy"
+UNHEALTHY = "UnHealthy"
 
 
 class Reported(msgspec.Struct, frozen=True):
@@ -85,11 +85,6 @@ class Reported(msgspec.Struct, frozen=True):
 
     chips: frozenset[str] = frozenset()
     whole: bool = False
-
-
-def reports(config_maps: Iterable[Object]) -> list[Object]:
-    """Those of all ConfigMaps in which an agent reports something."""
-    return [cm for cm in config_maps if objects.name(cm).startswith((DEVICE_PREFIX, NODE_PREFIX))]
 
 
 def reported(config_maps: Iterable[Object], node: str) -> Reported:
@@ -119,7 +114,7 @@ async def report_chips(api: KubeApi, clock: Clock, node: str, chips: Iterable[in
 
 async def report_switch(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -> None:
     """The switch of `node` fails, or is well again."""
-    status = HEALTHY if healthy else UNHEALTHY
+    status = "Healthy" if healthy else UNHEALTHY
     fault = {"FaultCode": [] if healthy else ["[0x08520003,na,L2,na]"], "FaultLevel": "" if healthy else "Separate"}
     info: dict[str, Any] = {**fault, "UpdateTime": int(clock.now()), "NodeStatus": status, "FaultTimeAndLevelMap": {}}
     obj = await api.get(NODES, None, node)

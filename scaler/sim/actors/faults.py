@@ -15,7 +15,7 @@ from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import RETRY, Key, StandIn, key_of
-from scaler.sim.actors.devices import given_chips, reported, reports
+from scaler.sim.actors.devices import DEVICE_PREFIX, NODE_PREFIX, given_chips, reported
 
 
 class FaultActor(StandIn):
@@ -38,7 +38,8 @@ class FaultActor(StandIn):
         for pod in self.mirror.all(PODS):
             if group_name := objects.annotations_of(pod).get(objects.GROUP_NAME):
                 members[objects.namespace(pod), group_name].append(pod)
-        self._reports = reports(self.mirror.all(CONFIG_MAPS))
+        prefixes = (DEVICE_PREFIX, NODE_PREFIX)
+        self._reports = [cm for cm in self.mirror.all(CONFIG_MAPS) if objects.name(cm).startswith(prefixes)]
         groups = [g for g in self.mirror.all(POD_GROUPS) if objects.status(g).get("phase") in {"Running", "Unknown"}]
         faults = [(group, pod) for group in groups for pod in members[key_of(group)] if self._faulty(group, pod)]
         now = self._clock.now()

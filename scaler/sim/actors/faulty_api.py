@@ -29,20 +29,13 @@ LOOK_AGAIN = 1.0
 class Never(StrEnum):
     """What never happens."""
 
-    BOUND = "bound"
-    """The scheduler binds none of its pods."""
+    BOUND = "bound"  # each is described at `Curse.never`
     HALF_BOUND = "half-bound"
-    """The scheduler binds the first of its pods and no other."""
     ENQUEUED = "enqueued"
-    """The scheduler leaves its PodGroup Pending."""
     MADE = "made"
-    """Its owner makes no pods, and says nothing about it."""
     CREATED = "created"
-    """The API server refuses the creation of its pods to every client."""
     RUNNING = "running"
-    """The kubelet starts none of its pods."""
     ENDING = "ending"
-    """The kubelet ends none of its pods; only a forced deletion does."""
 
 
 class Curse(Model):

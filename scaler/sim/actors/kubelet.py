@@ -117,8 +117,11 @@ def running_status(pod: Object, *, now: float, ready: bool) -> Object:
     }  # fmt: skip
 
 
-def exited_status(pod: Object, *, now: float, code: int) -> Object:
-    """The status of a pod whose first container just exited: CrashLoopBackOff where it restarts, else the end."""
+async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
+    """Let the first container of a pod exit with this code, as its kubelet would report it.
+
+    It is in CrashLoopBackOff where it restarts; else the pod ends.
+    """
     policy = objects.spec(pod).get("restartPolicy") or "Always"
     again = policy == "Always" or (policy == "OnFailure" and code != 0)
     reason = "Error" if code else "Completed"
@@ -129,12 +132,7 @@ def exited_status(pod: Object, *, now: float, code: int) -> Object:
     first = status["containerStatuses"][0]
     first["restartCount"] = objects.restarts(pod) + (1 if again else 0)
     first["state"], first["lastState"] = (waiting, terminated) if again else (terminated, {})
-    return status
-
-
-async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
-    """Let the first container of a pod exit with this code, as its kubelet would report it."""
-    await write_status(api, pod, exited_status(pod, now=now, code=code))
+    await write_status(api, pod, status)
 
 
 async def write_status(api: KubeApi, pod: Object, status: Object) -> None:

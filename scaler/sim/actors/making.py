@@ -18,7 +18,6 @@ from scaler.kube.api import POD_GROUPS, PODS, Object, Resource
 from scaler.sim.actors import objects
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_LONGEST_NAME = 63
 
 
 def digest(value: Any, length: int = 10) -> str:
@@ -27,7 +26,7 @@ def digest(value: Any, length: int = 10) -> str:
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in hashlib.sha256(encoded).digest()[:length])
 
 
-def shortened(name: str, longest: int = _LONGEST_NAME) -> str:
+def shortened(name: str, longest: int = 63) -> str:
     """The name, or where it is too long its beginning and a hash of the whole."""
     return name if len(name) <= longest else f"{name[: longest - 11]}-{digest(name)}"
 
@@ -83,7 +82,13 @@ def pod_group(
 ) -> Object:  # fmt: skip
     """The PodGroup of pods, or templates, that start together. What is None in `spec` is left out."""
     parts = list(members)
-    whole = {"minMember": len(parts), "minResources": resources_of(parts), **spec}
+    total: dict[str, float] = defaultdict(float)
+    for part in parts:
+        for resource, amount in objects.requests(part).items():
+            total[resource] += amount
+    total.pop("pods", None)
+    resources = {name: str(int(v)) if v.is_integer() else f"{round(v * 1000)}m" for name, v in total.items()}
+    whole = {"minMember": len(parts), "minResources": resources, **spec}
     return body_of(
         POD_GROUPS, name, owner, owner_resource, labels=labels, annotations=annotations,
         spec={key: value for key, value in whole.items() if value is not None},
@@ -134,13 +139,3 @@ def fence_posts(surge: Any, unavailable: Any, replicas: int) -> tuple[int, int]:
     """(maxSurge, maxUnavailable) as pods; when both come out as 0, one may be unavailable."""
     more, fewer = scaled(surge, replicas, up=True), scaled(unavailable, replicas, up=False)
     return more, fewer or (0 if more else 1)
-
-
-def resources_of(pods: Iterable[Object]) -> dict[str, str]:
-    """What pods, or pod templates, ask for together, as quantities."""
-    total: dict[str, float] = defaultdict(float)
-    for pod in pods:
-        for resource, amount in objects.requests(pod).items():
-            total[resource] += amount
-    total.pop("pods", None)
-    return {name: str(int(v)) if v.is_integer() else f"{round(v * 1000)}m" for name, v in total.items()}

@@ -16,15 +16,12 @@ from collections.abc import Callable
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, KubeApi, Object
 from scaler.kube.errors import KubeError
-from scaler.names import GROUP_LABEL, RULE_KEY, RULE_LABEL
+from scaler.names import GROUP_LABEL, RULE_KEY
 from scaler.sim.actors import objects
 from scaler.sim.actors.controller import RETRY, StandIn
 from scaler.sim.actors.kubelet import exit_pod
 from scaler.sim.actors.placement import natural
-
-Service = tuple[str, str, str]
-"""(namespace, rule, jobID)"""
-
+from scaler.sim.stories.instances import service_of
 
 Say = Callable[[str, str, str], None]
 """Words, service, job."""
@@ -41,21 +38,20 @@ class MindIEController(StandIn):
         self._patience = patience
         self._beside = beside
         self._say = say
-        self._short_since: dict[Service, float] = {}
+        self._short_since: dict[str, float] = {}
 
     async def _round(self) -> float | None:
-        services: dict[Service, list[Object]] = defaultdict(list)
+        services: dict[str, list[Object]] = defaultdict(list)
         for job in self.mirror.all(ASCEND_JOBS):
-            labels = objects.scaling_labels(job)
-            if labels.get(RULE_LABEL) and labels.get("jobID"):
-                services[objects.namespace(job), labels[RULE_LABEL], labels["jobID"]].append(job)
+            if service := service_of(job):
+                services[service].append(job)
         short = {service: surplus for service, jobs in services.items() if (surplus := self._surplus(service, jobs))}
         now = self._clock.now()
         self._short_since = {service: self._short_since.get(service, now) for service in short}
         waits = [await self._release(service, surplus) for service, surplus in short.items()]
         return min(waits, default=None)
 
-    async def _release(self, service: Service, surplus: list[Object]) -> float:
+    async def _release(self, service: str, surplus: list[Object]) -> float:
         """Let the newest surplus instance exit when the time has come; seconds until the next look."""
         now = self._clock.now()
         remaining = self._short_since[service] + self._patience - now
@@ -64,14 +60,14 @@ class MindIEController(StandIn):
         self._short_since[service] = now
         job = str(objects.controller(surplus[-1]).get("name", objects.name(surplus[-1])))
         if self._say:
-            self._say("MindIE Controller lets it exit: a decode instance finds no node", "/".join(service), job)
+            self._say("MindIE Controller lets it exit: a decode instance finds no node", service, job)
         try:
             await exit_pod(self.api, surplus[-1], now=now, code=1)
         except KubeError:
             return RETRY
         return self._patience
 
-    def _surplus(self, service: Service, jobs: list[Object]) -> list[Object]:
+    def _surplus(self, service: str, jobs: list[Object]) -> list[Object]:
         """First pods of prefill instances that may exit, in natural order; empty when no decode instance waits."""
         groups = self.mirror.all(POD_GROUPS) if self._beside else []
         owners = {objects.owner_uid(group) for group in groups if objects.status(group).get("phase") == "Pending"}
@@ -82,8 +78,14 @@ class MindIEController(StandIn):
             if not objects.node_of(pod) and not objects.gated(pod) and not objects.terminating(pod)
         }
         waiting = [job for job in jobs if objects.uid(job) in owners]
-        needed = self._smallest(service) if waiting else None
-        if needed is None or not self._controller_runs(service):
+        if not waiting:
+            return []
+        namespace, rule, job_id = service.split("/")
+        needed = self._smallest(namespace, rule)
+        about = {"app": "mindie-ms-controller", "jobID": job_id}.items()
+        pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == namespace]
+        controllers = [pod for pod in pods if about <= objects.labels_of(pod).items()]
+        if needed is None or not any(objects.phase(pod) == "Running" for pod in controllers):
             return []
         (prefill, prefill_count), (decode, decode_count) = needed
         decodes = [self.mirror.owned(PODS, job) for job in _of_group(jobs, decode)]
@@ -92,15 +94,9 @@ class MindIEController(StandIn):
         prefills = [self.mirror.owned(PODS, job) for job in _of_group(jobs, prefill)]
         return [members[0] for members in [p for p in prefills if _runs(p)][prefill_count:]]
 
-    def _controller_runs(self, service: Service) -> bool:
-        namespace, _, job_id = service
-        pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == namespace]
-        wanted = {"app": "mindie-ms-controller", "jobID": job_id}.items()
-        return any(wanted <= objects.labels_of(pod).items() and objects.phase(pod) == "Running" for pod in pods)
-
-    def _smallest(self, service: Service) -> tuple[tuple[str, int], tuple[str, int]] | None:
+    def _smallest(self, namespace: str, name: str) -> tuple[tuple[str, int], tuple[str, int]] | None:
         """(prefill group, count), (decode group, count) of the smallest ratio; None when the rule is unreadable."""
-        rule = self.mirror.get(CONFIG_MAPS, service[0], service[1])
+        rule = self.mirror.get(CONFIG_MAPS, namespace, name)
         try:
             document = json.loads(((rule or {}).get("data") or {})[RULE_KEY])
             groups = document["elastic_scaling_list"][-1]["group_list"]

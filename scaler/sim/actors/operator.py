@@ -86,7 +86,13 @@ class AscendOperator(StandIn):
 
     async def _round(self) -> float | None:
         self._count_lost_pods()
-        self._queue_changed_jobs()
+        now = asyncio.get_running_loop().time()
+        for job in self.mirror.all(ASCEND_JOBS):
+            owned = [obj for resource in (PODS, POD_GROUPS, SERVICES) for obj in self.mirror.owned(resource, job)]
+            versions = tuple(obj["metadata"]["resourceVersion"] for obj in (job, *owned))
+            if self._looked_at.get(key_of(job)) != versions:
+                self._looked_at[key_of(job)] = versions
+                self._due[key_of(job)] = now
         await self._reconcile_next()
         return min(self._due.values()) - asyncio.get_running_loop().time() if self._due else None
 
@@ -100,15 +106,6 @@ class AscendOperator(StandIn):
         self._pods = {
             uid: (objects.owner_uid(pod), objects.labels_of(pod).get("version", "")) for uid, pod in present.items()
         }
-
-    def _queue_changed_jobs(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for job in self.mirror.all(ASCEND_JOBS):
-            owned = [obj for resource in (PODS, POD_GROUPS, SERVICES) for obj in self.mirror.owned(resource, job)]
-            versions = tuple(obj["metadata"]["resourceVersion"] for obj in (job, *owned))
-            if self._looked_at.get(key_of(job)) != versions:
-                self._looked_at[key_of(job)] = versions
-                self._due[key_of(job)] = now
 
     async def _reconcile_next(self) -> None:
         """The original has one worker: a slow answer makes all jobs wait."""
@@ -149,7 +146,9 @@ class AscendOperator(StandIn):
     async def _keep(self, job: Object) -> None:
         phase = str(objects.status(await self._pod_group(job)).get("phase") or "")
         if phase in ("", "Pending"):
-            await self._write_status(job, rules.not_scheduled(phase), lastReconcileTime=self._clock.timestamp())
+            pending = Condition("Created", "PodGroupPending", "the cluster resource is not enough")
+            why = pending if phase else rules.NO_SCHEDULER
+            await self._write_status(job, why, lastReconcileTime=self._clock.timestamp())
             return
         await self._keep_table(job, self._members(job))
         service = made.service(read_job(job), job)

@@ -90,12 +90,6 @@ class Retries:
         self._times.pop(job, None)
 
 
-NO_SCHEDULER = (
-    "volcano-scheduler is maybe not running, execute command to check the status: "
-    "kubectl get pod -n volcano-system -l app=volcano-scheduler"
-)
-
-
 class Condition(msgspec.Struct, frozen=True):
     """One condition that is to be set: its type, reason and message."""
 
@@ -104,11 +98,11 @@ class Condition(msgspec.Struct, frozen=True):
     message: str
 
 
-def not_scheduled(phase: str) -> Condition:
-    """The PodGroup has no phase yet, or there is no room for it."""
-    if not phase:
-        return Condition("Created", "PodGroupNotInitialized", NO_SCHEDULER)
-    return Condition("Created", "PodGroupPending", "the cluster resource is not enough")
+NO_SCHEDULER = Condition(
+    "Created", "PodGroupNotInitialized",
+    "volcano-scheduler is maybe not running, execute command to check the status: "
+    "kubectl get pod -n volcano-system -l app=volcano-scheduler",
+)  # fmt: skip
 
 
 def of_pods(job: Object, pods: Iterable[Object], *, retries_left: int) -> Condition | None:

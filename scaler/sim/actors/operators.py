@@ -31,8 +31,6 @@ _FAULTS = "fault-scheduling"
 
 
 class InferOperator(Controller):
-    """Follows everything from InferServiceSets down to workloads."""
-
     follows = (INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, STATEFUL_SETS, DEPLOYMENTS, POD_GROUPS)
 
     async def reconcile(self) -> None:
@@ -115,8 +113,6 @@ _NO_POD_SPEC = frozenset(
 
 
 class Ome(Controller):
-    """Follows all InferenceServices."""
-
     follows = (INFERENCE_SERVICES, DEPLOYMENTS, LEADER_WORKER_SETS)
 
     def __init__(self, api: KubeApi) -> None:

@@ -212,12 +212,9 @@ class GangScheduler(StandIn):
         return cursed
 
     async def _bind(self, pod: Object, node: str) -> bool:
-        body: Object = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": objects.name(pod), "namespace": objects.namespace(pod), "uid": objects.uid(pod)},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
+        about = {"name": objects.name(pod), "namespace": objects.namespace(pod), "uid": objects.uid(pod)}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body: Object = {"apiVersion": "v1", "kind": "Binding", "metadata": about, "target": target}
         try:
             await self.api.create(BINDINGS, objects.namespace(pod), body)
         except KubeError:

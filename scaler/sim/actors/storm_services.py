@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -126,11 +127,10 @@ def _role(role: Object) -> Role:
 
 def _of(role: Object, members: Iterable[Object]) -> list[Object]:
     named = [member for member in members if objects.labels_of(member).get(ROLE) == role.get("name")]
-    return [member for member in named if _whole(member) == (group_size(role) > 1)]
+    return [member for member in named if _is_pod_set(member) == (group_size(role) > 1)]
 
 
-def _whole(member: Object) -> bool:
-    """It is a PodSet."""
+def _is_pod_set(member: Object) -> bool:
     return "podGroupSize" in objects.spec(member)
 
 
@@ -140,7 +140,7 @@ def _member_of(obj: Object) -> Member:
         name=objects.name(obj),
         slot=int(slot) if slot.isdecimal() else None,
         hash=objects.labels_of(obj).get(TEMPLATE_HASH, ""),
-        ready=objects.phase(obj) == "Ready" if _whole(obj) else making.ready(obj),
+        ready=objects.phase(obj) == "Ready" if _is_pod_set(obj) else making.ready(obj),
         active=making.active(obj),
         terminating=objects.terminating(obj),
     )
@@ -150,9 +150,8 @@ def _hash(role: Object) -> str:
     return making.digest(role.get("template"))
 
 
-def _volcano(spec: Object) -> Object | None:
-    found: Object | None = (spec.get("schedulingStrategy") or {}).get("volcanoSchedulingStrategy")
-    return found
+def _volcano(spec: Object) -> Any:
+    return (spec.get("schedulingStrategy") or {}).get("volcanoSchedulingStrategy")
 
 
 def _role_set(storm: Object, index: int) -> Object:
@@ -167,8 +166,8 @@ def _role_set(storm: Object, index: int) -> Object:
     )  # fmt: skip
 
 
-def _marks(role_set: Object, role: Object, slot: int | None) -> tuple[dict[str, str], dict[str, str]]:
-    """Labels and annotations that a pod or a PodSet of a role carries."""
+def _marks(role_set: Object, role: Object, slot: int | None) -> tuple[str, dict[str, str], dict[str, str]]:
+    """Name, labels and annotations of a pod or a PodSet of a role."""
     labels = {
         "roleset-name": objects.name(role_set), ROLE: str(role.get("name")), TEMPLATE_HASH: _hash(role),
         STORM_SERVICE: objects.labels_of(role_set).get(STORM_SERVICE, ""),
@@ -178,13 +177,9 @@ def _marks(role_set: Object, role: Object, slot: int | None) -> tuple[dict[str, 
         labels[REPLICA_INDEX] = annotations[REPLICA_INDEX] = str(slot)
     if _volcano(objects.spec(role_set)) is not None:
         labels[objects.GROUP_NAME] = annotations[objects.GROUP_NAME] = objects.name(role_set)
-    return labels, annotations
-
-
-def _name(role_set: Object, role: Object, slot: int | None) -> str:
-    if slot is None:
-        return shortened(f"{objects.name(role_set)}-{role.get('name')}", 57) + "-"
-    return shortened(f"{objects.name(role_set)}-{role.get('name')}-{_hash(role)}-{slot}")
+    name = f"{objects.name(role_set)}-{role.get('name')}"
+    name = shortened(name, 57) + "-" if slot is None else shortened(f"{name}-{_hash(role)}-{slot}")
+    return name, labels, annotations
 
 
 def _environment(role_set: Object, role: Object, slot: int | None) -> dict[str, str]:
@@ -199,8 +194,7 @@ def _environment(role_set: Object, role: Object, slot: int | None) -> dict[str, 
 
 
 def _pod(role_set: Object, role: Object, slot: int | None) -> Object:
-    labels, annotations = _marks(role_set, role, slot)
-    name = _name(role_set, role, slot)
+    name, labels, annotations = _marks(role_set, role, slot)
     host = {"subdomain": labels[STORM_SERVICE], **({} if slot is None else {"hostname": name})}
     pod = making.pod_of(
         role.get("template") or {}, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, **host
@@ -210,8 +204,8 @@ def _pod(role_set: Object, role: Object, slot: int | None) -> Object:
 
 
 def _pod_set(role_set: Object, role: Object, slot: int | None) -> Object:
-    labels, annotations = _marks(role_set, role, slot)
-    name, template = _name(role_set, role, slot), copy.deepcopy(role.get("template") or {})
+    name, labels, annotations = _marks(role_set, role, slot)
+    template = copy.deepcopy(role.get("template") or {})
     add_environment(template.get("spec") or {}, _environment(role_set, role, slot), first=True)
     spec: Object = {"podGroupSize": group_size(role), "template": template, "stateful": bool(role.get("stateful"))}
     if _volcano(role) is not None:

@@ -38,8 +38,6 @@ class PodEvent(msgspec.Struct, frozen=True):
 
 
 class VolcanoJobs(Controller):
-    """Follows all Volcano Jobs with their pods and PodGroups."""
-
     follows = (VOLCANO_JOBS, PODS, POD_GROUPS)
 
     def __init__(self, api: KubeApi) -> None:
@@ -82,7 +80,13 @@ class VolcanoJobs(Controller):
         elif ending:
             await self._kill(job, pods, *ending[0])
         else:
-            await self._sync(job, pods)
+            group = self.mirror.get(POD_GROUPS, objects.namespace(job), group_name(job))
+            if group is None:
+                await self.create(POD_GROUPS, _group_of_job(job))
+            elif objects.status(group).get("phase") not in (None, "", "Pending"):
+                pods_of = [_pod(job, task, index) for task in tasks_of(job) for index in range(_size(task))]
+                await self.have(PODS, job, pods_of)
+            await self.status(VOLCANO_JOBS, job, _status(job, pods))
 
     async def _kill(self, job: Object, pods: list[Object], why: PodEvent, action: str) -> None:
         """Raises the version first, so that the deletions that follow are no events."""
@@ -94,15 +98,6 @@ class VolcanoJobs(Controller):
             hit = {"RestartTask": _note(pod, TASK) == why.task, "RestartPod": objects.name(pod) == why.pod}
             if hit.get(action, True) and not objects.terminating(pod):
                 await self.delete(PODS, pod)
-
-    async def _sync(self, job: Object, pods: list[Object]) -> None:
-        group = self.mirror.get(POD_GROUPS, objects.namespace(job), group_name(job))
-        if group is None:
-            await self.create(POD_GROUPS, _group_of_job(job))
-        elif objects.status(group).get("phase") not in (None, "", "Pending"):
-            pods_of = [_pod(job, task, index) for task in tasks_of(job) for index in range(_size(task))]
-            await self.have(PODS, job, pods_of)
-        await self.status(VOLCANO_JOBS, job, _status(job, pods))
 
 
 def phase_of(job: Object) -> str:

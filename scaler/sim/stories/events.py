@@ -1,6 +1,6 @@
 """Performs the events of a scenario. Everything but faults of the controller itself goes through KubeApi.
 
-Must not: know when (scaler.sim.stories.world) or judge what comes of it.
+Must not: know when (scaler.sim.stories.play) or judge what comes of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from scaler.clock import Clock
 from scaler.controller import Observer
-from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, KubeApi, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, KubeApi, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
@@ -109,15 +109,6 @@ class Happenings:
             why = f"{type(error).__name__}: {error}"
         self._recorder.say(MomentKind.FAILURE, f"the controller died: {why}")
 
-    async def delete_all(self, objs: Sequence[Object]) -> None:
-        """Delete what manifests contain, in their order."""
-        for obj in objs:
-            await delete(self._api, obj)
-
-    async def apply_all(self, objs: Sequence[Object]) -> list[str]:
-        """Apply manifests in order; the names of what was skipped."""
-        return [f"{obj['kind']} {obj['metadata']['name']}" for obj in objs if not await apply(self._api, obj)]
-
     async def _node(self, event: scenario.NodeEvent) -> None:
         names = await self._named(event) or list(self._specs)
         unknown = [name for name in names if name not in self._specs]
@@ -147,14 +138,20 @@ class Happenings:
             return event.names
         namespace, _, job = event.of_job.rpartition("/")
         pods = (await self._api.list(PODS, namespace or "default")).items
-        names = {objects.node_of(pod) for pod in pods if objects.node_of(pod) and job in _called(pod)}
+        names = set[str]()
+        for pod in pods:
+            owner = str(objects.controller(pod).get("name", ""))
+            of_deployment = owner.rpartition("-")[0]
+            if objects.node_of(pod) and job in (owner, of_deployment, instance_of(pod, {})[0]):
+                names.add(objects.node_of(pod))
         if not names:
             raise EventError(f"{event.of_job} runs on no node")
         return sorted(names, key=natural)[: event.at_most]
 
     async def _apply(self, path: Path) -> None:
         self._announce(f"kubectl apply -f {path.name}")
-        await self.apply_all(read_manifests(path))
+        for obj in read_manifests(path):
+            await apply(self._api, obj)
 
     async def _delete(self, ref: scenario.ObjectRef) -> None:
         self._announce(f"kubectl delete {ref.kind.lower()} {ref.name}")
@@ -162,7 +159,8 @@ class Happenings:
 
     async def _delete_file(self, path: Path) -> None:
         self._announce(f"kubectl delete -f {path.name}")
-        await self.delete_all(read_manifests(path))
+        for obj in read_manifests(path):
+            await delete(self._api, obj)
 
     async def _rule(self, rule: scenario.RuleEvent) -> None:
         try:
@@ -221,12 +219,6 @@ class Happenings:
         else:
             self._announce(f"API server: {fault.share:.0%} of the scaler's requests fail for {fault.lasting:g} s")
             self._controller_api.fail(share=fault.share, lasting=fault.lasting)
-
-
-def _called(pod: Object) -> tuple[str, ...]:
-    """The pod's owner, its instance, and its Deployment if it has one."""
-    owner = str(objects.controller(pod).get("name", ""))
-    return owner, instance_of(pod, {})[0], owner.rpartition("-")[0]
 
 
 def _text(rule: scenario.RuleEvent, old: str) -> str:

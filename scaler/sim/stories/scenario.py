@@ -1,7 +1,7 @@
 """A scenario: nodes, manifests, timed events and what is expected of them. The model behind the YAML files.
 
 schemas/scenario.schema.json is generated from this model (`scaler schema scenario`).
-Must not: run anything (scaler.sim.stories.world) or touch the cluster.
+Must not: run anything (scaler.sim.stories.play) or touch the cluster.
 """
 
 from __future__ import annotations

@@ -19,10 +19,9 @@ from scaler.names import GROUP_LABEL, RULE_KEY
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.manifests import read_manifests
-from scaler.sim.stories.play import ADMISSION, real_controller, silence_logs
+from scaler.sim.stories.play import ADMISSION, World, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario, Timing
 from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import World
 from scaler.tools.simulation.screen import Screen
 
 _QUICK = {
