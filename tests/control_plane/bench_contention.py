@@ -12,16 +12,15 @@ import asyncio
 import os
 import platform
 import statistics
-import tempfile
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
 from scaler.kube.api import PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from tests.control_plane.build import VERSIONS, binaries
+from tests.control_plane.build import VERSIONS
 from tests.control_plane.given import VOLCANO
-from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
 from tests.control_plane.scaler_process import ScalerProcess, install, scaler
 from tests.control_plane.services import CREATED, CREATED_WITHOUT_GANGS, SharedStage, Way, shared
 from tests.control_plane.stage import kinds_definitions, until
@@ -171,13 +170,12 @@ def main() -> None:
     arguments = parser.parse_args()
     with_volcano = VOLCANO.folder() is not None
     way = CREATED if with_volcano else CREATED_WITHOUT_GANGS
-    programs = binaries(VERSIONS[0])
-    with tempfile.TemporaryDirectory(prefix="bench-contention-") as name:
-        options = PlaneOptions(crds=kinds_definitions(), scheduler=not with_volcano, volcano=with_volcano)
-        with ControlPlane(Path(name) / "plane", programs, options) as plane:
-            machine = f"Python {platform.python_version()}, {os.cpu_count()} CPUs"
-            print(f"Kubernetes {programs.version}, {'volcano' if with_volcano else 'kube-scheduler'}, {machine}")
-            asyncio.run(measure(plane, way, Path(name), arguments))
+    options = PlaneOptions(crds=kinds_definitions(), scheduler=not with_volcano, volcano=with_volcano)
+    with temporary("bench-contention", VERSIONS[0], options) as plane:
+        machine = f"Python {platform.python_version()}, {os.cpu_count()} CPUs"
+        scheduler = "volcano" if with_volcano else "kube-scheduler"
+        print(f"Kubernetes {plane.binaries.version}, {scheduler}, {machine}")
+        asyncio.run(measure(plane, way, plane.folder, arguments))
 
 
 if __name__ == "__main__":

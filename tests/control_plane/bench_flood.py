@@ -15,7 +15,6 @@ import multiprocessing
 import os
 import ssl
 import statistics
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -28,8 +27,8 @@ from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.bench_gates import make, released
 from tests.control_plane.bench_reaction import PLACE
-from tests.control_plane.build import VERSIONS, binaries
-from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.build import VERSIONS
+from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
 from tests.control_plane.programs import free_ports
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler
 from tests.control_plane.stage import until
@@ -241,16 +240,14 @@ async def main() -> None:
     options.add_argument("--addresses", type=int, default=1)
     options.add_argument("--seconds", type=float, default=30)
     chosen = options.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        with ControlPlane(folder / "plane", binaries(VERSIONS[0]), PlaneOptions(crds=definitions())) as plane:
-            async with flooded(plane, folder) as (api, process, port):
-                print("before:", (await watched(api, process.url(""), 10)).show(), flush=True)
-                target = process.port if chosen.flood in ("metrics", "snapshots") else port
-                with flooding(chosen.flood, target, chosen.connections, chosen.addresses):
-                    await asyncio.sleep(3)
-                    print(f"{chosen}:", (await watched(api, process.url(""), chosen.seconds)).show(), flush=True)
-                print("ended:", process.lines("ended"), "memory:", _memory(process.pid), flush=True)
+    with temporary("bench-flood", VERSIONS[0], PlaneOptions(crds=definitions())) as plane:
+        async with flooded(plane, plane.folder) as (api, process, port):
+            print("before:", (await watched(api, process.url(""), 10)).show(), flush=True)
+            target = process.port if chosen.flood in ("metrics", "snapshots") else port
+            with flooding(chosen.flood, target, chosen.connections, chosen.addresses):
+                await asyncio.sleep(3)
+                print(f"{chosen}:", (await watched(api, process.url(""), chosen.seconds)).show(), flush=True)
+            print("ended:", process.lines("ended"), "memory:", _memory(process.pid), flush=True)
 
 
 @contextmanager

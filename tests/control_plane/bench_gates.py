@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,8 +19,8 @@ from scaler.names import GATE, RULE_KEY
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.bench_reaction import PARALLEL, PLACE, Climb, Kubelet, row, rule, timed
-from tests.control_plane.build import VERSIONS, binaries
-from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.build import VERSIONS
+from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
 from tests.control_plane.scaler_process import install
 from tests.control_plane.stage import until
 from tests.control_plane.timed_scaler import Note
@@ -141,12 +140,9 @@ def main() -> None:
     parser.add_argument("--climbs", type=int, default=200)
     parser.add_argument("--pods", type=int, default=1000)
     arguments = parser.parse_args()
-    programs = binaries(VERSIONS[0])
-    with tempfile.TemporaryDirectory(prefix="bench-gates-") as name:
-        options = PlaneOptions(crds=definitions(), audit=True)
-        with ControlPlane(Path(name) / "plane", programs, options) as plane:
-            print(f"Kubernetes {programs.version}, Python {platform.python_version()}, {os.cpu_count()} CPUs")
-            asyncio.run(measure(plane, Path(name), arguments))
+    with temporary("bench-gates", VERSIONS[0], PlaneOptions(crds=definitions(), audit=True)) as plane:
+        print(f"Kubernetes {plane.binaries.version}, Python {platform.python_version()}, {os.cpu_count()} CPUs")
+        asyncio.run(measure(plane, plane.folder, arguments))
 
 
 if __name__ == "__main__":

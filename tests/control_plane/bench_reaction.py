@@ -14,7 +14,6 @@ import platform
 import signal
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -28,8 +27,8 @@ from scaler.names import RULE_KEY
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.apiserver.kinds import BINDINGS
-from tests.control_plane.build import VERSIONS, binaries
-from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.build import VERSIONS
+from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
 from tests.control_plane.programs import Program
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, USER, ScalerProcess, install
 from tests.control_plane.stage import until
@@ -373,12 +372,9 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=10_000)
     parser.add_argument("--failovers", type=int, default=5)
     arguments = parser.parse_args()
-    programs = binaries(VERSIONS[0])
-    with tempfile.TemporaryDirectory(prefix="bench-reaction-") as name:
-        options = PlaneOptions(crds=definitions(), audit=True)
-        with ControlPlane(Path(name) / "plane", programs, options) as plane:
-            print(f"Kubernetes {programs.version}, Python {platform.python_version()}, {os.cpu_count()} CPUs")
-            asyncio.run(measure(plane, Path(name), arguments))
+    with temporary("bench-reaction", VERSIONS[0], PlaneOptions(crds=definitions(), audit=True)) as plane:
+        print(f"Kubernetes {plane.binaries.version}, Python {platform.python_version()}, {os.cpu_count()} CPUs")
+        asyncio.run(measure(plane, plane.folder, arguments))
 
 
 if __name__ == "__main__":

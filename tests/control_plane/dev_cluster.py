@@ -10,15 +10,13 @@ import argparse
 import asyncio
 import signal
 import sys
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
-from tests.control_plane.build import VERSIONS, BuildError, binaries
-from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.build import VERSIONS, BuildError
+from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import install, scaler
 from tests.control_plane.stage import EXAMPLE, staged, wall_clock
@@ -69,11 +67,9 @@ def main() -> int:
     parser.add_argument("--kubernetes", choices=VERSIONS, default=VERSIONS[0])
     arguments = parser.parse_args()
     try:
-        programs = binaries(arguments.kubernetes)
-        with tempfile.TemporaryDirectory(prefix="dev-cluster-") as name:
-            options = PlaneOptions(crds=definitions(), pod_start=_POD_START)
-            with suppress(KeyboardInterrupt), ControlPlane(Path(name), programs, options) as plane:
-                asyncio.run(_keep_up(plane, arguments.nodes))
+        options = PlaneOptions(crds=definitions(), pod_start=_POD_START)
+        with suppress(KeyboardInterrupt), temporary("dev-cluster", arguments.kubernetes, options) as plane:
+            asyncio.run(_keep_up(plane, arguments.nodes))
     except (BuildError, ControlPlaneError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

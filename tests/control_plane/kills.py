@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -30,8 +29,8 @@ from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.manifests import apply, ensure_namespace
 from tests.chaos import world
-from tests.control_plane.build import VERSIONS, binaries
-from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.build import VERSIONS
+from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
 from tests.control_plane.scaler_process import ALONE, LEASE, USER, ScalerProcess, install
 from tests.control_plane.stage import Stage, staged, until
 from tests.control_plane.witness import Witness, watched
@@ -241,12 +240,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kubernetes", choices=VERSIONS, default=VERSIONS[0])
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kills-") as name:
-        folder = Path(name)
-        with ControlPlane(folder / "plane", binaries(args.kubernetes), OPTIONS) as plane:
-            counts, broken = asyncio.run(
-                play(plane, folder, kills=args.kills, seed=args.seed, replicas=args.replicas, tell=True)
-            )
+    with temporary("kills", args.kubernetes, OPTIONS) as plane:
+        run = play(plane, plane.folder, kills=args.kills, seed=args.seed, replicas=args.replicas, tell=True)
+        counts, broken = asyncio.run(run)
     for what, number in sorted(counts.items()):
         print(f"{number:8,} {what}")
     print("\n".join(broken) or "no pod twice, none lost, no bound pod deleted")

@@ -15,8 +15,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +26,7 @@ from typing import Any, Self
 from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
 from scaler.sim.actors import objects
-from tests.control_plane.build import Binaries
+from tests.control_plane.build import Binaries, binaries
 from tests.control_plane.given import GIVEN, QUEUE, ascend_operator_program, volcano_programs
 from tests.control_plane.lws import LwsManager, definition
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, certify, free_ports, post_json
@@ -65,9 +66,9 @@ class PlaneOptions:
 class ControlPlane:
     """Everything below `folder`; started by `with`."""
 
-    def __init__(self, folder: Path, binaries: Binaries, options: PlaneOptions | None = None) -> None:
+    def __init__(self, folder: Path, programs: Binaries, options: PlaneOptions | None = None) -> None:
         self.folder = folder
-        self.binaries = binaries
+        self.binaries = programs
         self.options = options or PlaneOptions()
         self.programs: dict[str, Program] = {}
         self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True)) | self.options.ports
@@ -295,6 +296,17 @@ class ControlPlane:
         lines = log.read_text().splitlines() if log.exists() else []
         events = [json.loads(line) for line in lines if line.endswith("}")]
         return [event for event in events if user in ("", event["user"]["username"])]
+
+
+@contextmanager
+def temporary(name: str, version: str, options: PlaneOptions) -> Iterator[ControlPlane]:
+    """A control plane of this Kubernetes version, in a folder of this name that goes with it. Raises BuildError."""
+    programs = binaries(version)
+    with (
+        tempfile.TemporaryDirectory(prefix=f"{name}-") as folder,
+        ControlPlane(Path(folder), programs, options) as plane,
+    ):
+        yield plane
 
 
 def kubectl_path() -> str:

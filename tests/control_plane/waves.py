@@ -14,7 +14,6 @@ import itertools
 import json
 import random
 import sys
-import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -27,8 +26,8 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.stories.instances import running, service_of
 from tests.control_plane.autoscaler import OPTIONS, Autoscaler, autoscaling
-from tests.control_plane.build import VERSIONS, binaries
-from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.build import VERSIONS
+from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
 from tests.control_plane.services import Platform, PlatformStage, ascend_jobs, played
 from tests.control_plane.stage import EXAMPLE, kinds_definitions
 from tests.control_plane.test_kinds import PLATFORMS as OTHERS
@@ -235,10 +234,9 @@ def main() -> int:
         crds=kinds_definitions(), volcano=args.volcano, ascend_operator=args.ascend_operator,
         lws=args.platform == "ome-leaderworkerset", **OPTIONS,
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="waves-") as name:
-        folder = Path(name)
-        with ControlPlane(folder / "plane", binaries(args.kubernetes), planned) as plane:
-            orders = asyncio.run(play(plane, folder, platform, shape=args.shape, seconds=args.seconds, seed=args.seed))
+    with temporary("waves", args.kubernetes, planned) as plane:
+        run = play(plane, plane.folder, platform, shape=args.shape, seconds=args.seconds, seed=args.seed)
+        orders = asyncio.run(run)
     for what, number in sorted(orders.counts.items()):
         print(f"{number:8,} {what}")
     print(f"held {orders.held:.0f} node seconds, the ladder needs {orders.needed:.0f}")
