@@ -25,8 +25,6 @@ COMMANDS = (
     "takeover", "shadow", "doctor", "drain", "uninstall", "completion", "run",
 )  # fmt: skip
 """Subcommands in the order in which a new user meets them."""
-PRODUCTION = "run"
-"""The only one that runs with rights in the cluster for long: `scaler.run`. The others are `scaler.tools.NAME`."""
 
 INCOMPLETE = "This installation is incomplete; in a clone of the repository, 'make demo' installs what is missing."
 
@@ -121,7 +119,7 @@ def _parser_of(name: str, command: Any) -> Parser:
 
 def _load(name: str) -> Any:
     """The module of a subcommand: `HELP`, `add_arguments(parser)` and `run(arguments) -> exit code`."""
-    return importlib.import_module("scaler.run" if name == PRODUCTION else f"scaler.tools.{name}")
+    return importlib.import_module("scaler.run" if name == "run" else f"scaler.tools.{name}")
 
 
 def _top_level(arguments: list[str]) -> int:

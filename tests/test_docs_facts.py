@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scaler.cli import COMMANDS, PRODUCTION
+from scaler.cli import COMMANDS
 from scaler.settings import Settings
 from scaler.tools.counts import Case, decide
 from scaler.tools.ladder import in_words, table
@@ -100,7 +100,7 @@ def flags() -> set[str]:
     found: set[str] = set()
     for name in COMMANDS:
         parser = argparse.ArgumentParser()
-        module = "scaler.run" if name == PRODUCTION else f"scaler.tools.{name}"
+        module = "scaler.run" if name == "run" else f"scaler.tools.{name}"
         importlib.import_module(module).add_arguments(parser)
         found |= {flag for one in parsers(parser) for action in one._actions for flag in action.option_strings}
     programs = "".join(path.read_text("utf-8") for path in (ROOT / ".ci").glob("*.py"))

@@ -17,7 +17,6 @@ LEADER, WORKER = "Master", "Worker"
 CONTAINER = "ascend"
 FRAMEWORKS = ("pytorch", "mindspore", "tensorflow")
 SERVED_FRAMEWORK = "pytorch"
-SUCCESS_POLICIES = ("", "AllWorkers")
 _SCALE_OUT = ("ROCE", "UBOE")
 _SPECS: Path = ("spec", "replicaSpecs")
 _LABELS: Path = ("metadata", "labels")
@@ -58,7 +57,7 @@ def _head_findings(job: Mapping[str, Any]) -> Iterator[Finding]:
     if isinstance(scale_out, str) and scale_out.strip() and scale_out.upper() not in _SCALE_OUT:
         message = f"label scaleout-type is {shown(scale_out)}"
         yield Finding("InvalidScaleOutConfig", (*_LABELS, "scaleout-type"), message, "write ROCE or UBOE, or drop it")
-    if policy is not None and policy not in SUCCESS_POLICIES:
+    if policy is not None and policy not in ("", "AllWorkers"):
         message = f"spec.successPolicy is {shown(policy)}"
         yield Finding("InvalidSuccessPolicy", ("spec", "successPolicy"), message, "write AllWorkers, or drop it")
 
