@@ -12,7 +12,7 @@ from scaler.kube import api
 from scaler.kube.api import Object
 from scaler.names import INSTANCE, INSTANCE_SIZE
 from tests import jobs
-from tests.sim.manifests import deployment, infer_service_set, leader_worker_set, storm_service, volcano_job
+from tests.sim.manifests import deployment, infer_service_set, leader_worker_set, storm_service, template, volcano_job
 
 GROUPS = ("prefill", "decode")
 Ratio = tuple[int, int]
@@ -63,17 +63,13 @@ def _labels(spot: Spot, group: str) -> dict[str, str]:
     return {"mind-cluster/scaling-rule": spot.name, "mind-cluster/group-name": group, "jobID": "qwen"}
 
 
-def _pod(spot: Spot, group: str, *, container: str = "server", **more: Any) -> Object:
+def _pod(spot: Spot, group: str) -> Object:
     """A pod template with the labels of an instance, for Volcano, on a node of its own."""
-    npus = {"huawei.com/Ascend910": "8"}
-    labels = {"app": f"{spot.name}-{group}", **_FAULTS, **_labels(spot, group), **more.pop("labels", {})}
-    spec: Object = {
-        "schedulerName": "volcano",
-        "containers": [{"name": container, "image": spot.image, "resources": {"requests": npus, "limits": npus}}],
-        **({"nodeSelector": {"pool": spot.pool}} if spot.pool else {}),
-        **more,
-    }
-    return {"metadata": {"labels": labels}, "spec": spec}
+    labels = {"app": f"{spot.name}-{group}", **_FAULTS, **_labels(spot, group)}
+    pool = {"nodeSelector": {"pool": spot.pool}} if spot.pool else {}
+    made = template(npu=8, labels=labels, schedulerName="volcano", **pool)
+    made["spec"]["containers"][0]["image"] = spot.image
+    return made
 
 
 Write = Callable[[Spot, Ratio], list[Object]]
@@ -99,8 +95,9 @@ def _each_instance(make: Callable[[Spot, str, str], list[Object]]) -> Write:
 
 def _ascend_job(spot: Spot, group: str, name: str) -> list[Object]:
     """As for Ascend Operator alone: the labels stand on the job, and admission moves them."""
-    pod = _pod(spot, group, container="ascend")
+    pod = _pod(spot, group)
     pod["metadata"]["labels"] = {"app": spot.name}
+    pod["spec"]["containers"][0]["name"] = "ascend"
     labels = {"app": "mindie-ms-server", "framework": "pytorch", **_FAULTS, **_labels(spot, group)}
     replicas = {"Master": {"replicas": 1, "template": pod}}
     if group == "decode":
