@@ -32,9 +32,7 @@ class SimCluster(SimClient):
         self, clock: Clock, *, seed: int = 0, crds: bool = True, latency: float = 0.002, history: int = 4096,
         strict_namespaces: bool = False, admission: Sequence[Hook] = (),
     ) -> None:  # fmt: skip
-        server = ApiServer(
-            clock, seed=seed, history=history, strict_namespaces=strict_namespaces, admission=admission
-        )  # fmt: skip
+        server = ApiServer(clock, seed=seed, history=history, strict_namespaces=strict_namespaces, admission=admission)
         super().__init__(server, "cluster", latency=latency, seed=seed, audit=deque(maxlen=10_000))
         self._seed = seed
         self._clients: dict[str, SimClient] = {"cluster": self}

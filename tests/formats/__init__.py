@@ -83,9 +83,7 @@ async def _story() -> dict[str, Any]:
 def _gated(owner: str, group: str, *names: str) -> list[Object]:
     """Pods of a ReplicaSet, as admission and Volcano leave them."""
     notes = {DELETION_COST: HELD_COST, POD_GROUP: f"podgroup-uid-{owner}"}
-    return [
-        held(name, group, owner=owner, rule="gates", annotations=notes, scheduler="volcano") for name in names
-    ]  # fmt: skip
+    return [held(name, group, owner=owner, rule="gates", annotations=notes, scheduler="volcano") for name in names]
 
 
 def furnished(cluster: SimCluster, objects: list[Object]) -> None:

@@ -21,9 +21,7 @@ def owners(api: KubeApi, clock: Clock) -> list[Actor]:
     return [*owners_of_pods(api), DeployedOperator(api, clock)]
 
 
-def machines(
-    api: KubeApi, clock: Clock, seed: int, *, gangs: bool = True, force_enqueue: bool = True
-) -> list[Actor]:  # fmt: skip
+def machines(api: KubeApi, clock: Clock, seed: int, *, gangs: bool = True, force_enqueue: bool = True) -> list[Actor]:
     faults = FaultActor(api, clock, detection=2.0, grace_over_time=60.0)
     nodes = NodeLifecycle(api, clock, eviction=30.0, orphan=20.0)
     kubelet = Kubelet(api, clock, timings=TIMINGS, seed=seed)

@@ -201,9 +201,8 @@ class Watch:
         self._position = self._start(query.resource_version)
         self._initial: list[Record] = []
         if not self._position:  # without a version (or with 0) a watch begins with what is there
-            page = list_page(store, kind, namespace, Query())
-            self._position = int(page.resource_version)
-            self._initial = [record for record in page.items if self._matches(record.object)]
+            page = list_page(store, kind, namespace, query)
+            self._position, self._initial = int(page.resource_version), page.items
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + timeout
         self._next_bookmark = self._loop.time() + self.bookmark_seconds
