@@ -29,7 +29,7 @@ from scaler.informers.changes import (
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
-from scaler.informers.indexes import JobInstances, Owners, PodInstances, instance_of, membership_in
+from scaler.informers.indexes import Index, JobInstances, Owners, PodInstances, instance_of, membership_in
 from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import BudgetRecord, NodeRecord, OwnedRecord, PriorityRecord
@@ -82,9 +82,11 @@ class Cache:
         self.sees_nodes = True
         """Whether the nodes may be read; see `set_sees_nodes`."""
         self._knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
-        self._services_by_rule: defaultdict[str, dict[str, set[ServiceKey]]] = defaultdict(dict)
-        """By namespace, then rule."""
-        self._pods_by_owner: defaultdict[Name, dict[str, PodRecord]] = defaultdict(dict)
+        self._services_by_rule: Index[Name, ServiceKey, None] = Index()
+        """By namespace and rule."""
+        self._services_within: Index[str, ServiceKey, None] = Index()
+        """By namespace, those that name a rule."""
+        self._pods_by_owner: Index[Name, str, PodRecord] = Index()
         """By the namespace and uid of their job: an owner reference is only words, and may name any uid."""
         self._instances_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
         """Node -> instances with pods on it, and how many."""
@@ -111,7 +113,7 @@ class Cache:
     def pods_of(self, uid: str) -> Mapping[str, PodRecord]:
         """The pods of this instance by name: those that its job controls, or whose labels name it."""
         job = self.job(uid)
-        return self.pod_instances.pods_of(uid) if job is None else self._pods_by_owner.get((job.namespace, uid), {})
+        return self.pod_instances.pods_of(uid) if job is None else self._pods_by_owner.of((job.namespace, uid))
 
     def retries_left(self, namespace: str, pod_group: str) -> int | None:
         """What Volcano says about the job of this PodGroup; None when it says nothing."""
@@ -141,11 +143,11 @@ class Cache:
 
     def services_of(self, namespace: str, rule: str) -> Collection[ServiceKey]:
         """The services that name this rule."""
-        return self._services_by_rule.get(namespace, {}).get(rule, ())
+        return self._services_by_rule.of((namespace, rule))
 
     def services_within(self, namespace: str) -> list[ServiceKey]:
         """Those of one namespace that name a rule."""
-        return sorted(chain.from_iterable(self._services_by_rule.get(namespace, {}).values()))
+        return sorted(self._services_within.of(namespace))
 
     def ascend_operator(self) -> str:
         """`namespace/name` of the Ascend Operator that has replicas, "" when there is none."""
@@ -221,19 +223,14 @@ class Cache:
 
     def _remember_service(self, key: ServiceKey) -> None:
         if key.rule:
-            self._services_by_rule[key.namespace].setdefault(key.rule, set()).add(key)
+            self._services_by_rule.put((key.namespace, key.rule), key, None)
+            self._services_within.put(key.namespace, key, None)
 
     def _forget_service(self, key: ServiceKey) -> None:
         """Unless something else of it is left."""
-        if key in self.job_instances.services() or self.pod_instances.of_service(key):
-            return
-        rules = self._services_by_rule[key.namespace]
-        if key.rule in rules:
-            rules[key.rule].discard(key)
-            if not rules[key.rule]:
-                del rules[key.rule]
-        if not rules:
-            del self._services_by_rule[key.namespace]
+        if key not in self.job_instances.services() and not self.pod_instances.of_service(key):
+            self._services_by_rule.drop((key.namespace, key.rule), key)
+            self._services_within.drop(key.namespace, key)
 
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None and new.node and self._is_bind(old, new):
@@ -289,13 +286,10 @@ class Cache:
 
     def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
         owner = record.namespace, record.owner_uid
-        if record.owner_uid:
-            if exists:
-                self._pods_by_owner[owner][record.name] = record
-            else:
-                self._pods_by_owner[owner].pop(record.name, None)
-                if not self._pods_by_owner[owner]:
-                    del self._pods_by_owner[owner]
+        if exists and record.owner_uid:
+            self._pods_by_owner.put(owner, record.name, record)
+        elif not exists:
+            self._pods_by_owner.drop(owner, record.name)
         instance = record.owner_uid or instance_of(record)
         if instance and record.node:
             counts = self._instances_by_node[record.node]

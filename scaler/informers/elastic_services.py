@@ -3,7 +3,6 @@ their writer needs. Their status is ours and is not read here."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from scaler.decide.world import ServiceKey
 from scaler.informers.changes import ElasticServiceChanged
+from scaler.informers.indexes import Index
 from scaler.informers.store import Store
 from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, shared, version_of
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
@@ -80,11 +80,11 @@ class ElasticServices:
     def __init__(self, publish: Callable[[ElasticServiceChanged], None]) -> None:
         self.store: Store[ElasticServiceRecord] = Store(self._on_change)
         self._publish = publish
-        self._of: defaultdict[ServiceKey, dict[str, ElasticServiceRecord]] = defaultdict(dict)
+        self._about: Index[ServiceKey, str, ElasticServiceRecord] = Index()
 
     def of(self, key: ServiceKey) -> list[ElasticServiceRecord]:
         """Those about this service, that of a user first: it counts, and what else there is is too much."""
-        return sorted(self._of.get(key, {}).values(), key=lambda record: (record.ours, record.name))
+        return sorted(self._about.of(key).values(), key=lambda record: (record.ours, record.name))
 
     def replicas(self, key: ServiceKey) -> int:
         """Instances asked for in all of the service, as many as its rule allows where there is no object about it."""
@@ -92,17 +92,14 @@ class ElasticServices:
 
     def services(self) -> Iterable[ServiceKey]:
         """All that there is an object about."""
-        return tuple(self._of)
+        return tuple(self._about.keys())
 
     def _on_change(self, old: ElasticServiceRecord | None, new: ElasticServiceRecord | None) -> None:
         """A new version of which nothing is read, mostly our own status, is not published."""
-        if old is not None and (new is None or new.service != old.service):
-            about = self._of[old.service]
-            about.pop(old.name, None)
-            if not about:
-                del self._of[old.service]
+        if old is not None:
+            self._about.drop(old.service, old.name)
         if new is not None:
-            self._of[new.service][new.name] = new
+            self._about.put(new.service, new.name, new)
         back = same = False
         if old is not None and new is not None:
             back = version_of(new.resource_version) < version_of(old.resource_version)

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from scaler.informers.indexes import Index
 from scaler.rules.values import at
 
 DEVICE_NAMESPACE, CLUSTER_NAMESPACE = "kube-system", "mindx-dl"
@@ -135,7 +136,7 @@ class FaultData:
     def __init__(self, on_change: Callable[[str], None]) -> None:
         self._on_change = on_change
         self._reports: dict[tuple[str, str], FaultReport] = {}
-        self._by_node: dict[str, dict[tuple[str, str], NodeFaults]] = {}
+        self._by_node: Index[str, tuple[str, str], NodeFaults] = Index()
         self._clusters = 0
 
     @property
@@ -152,7 +153,7 @@ class FaultData:
     def of(self, node: str) -> NodeFaults:
         """What is reported of this node by the source that counts."""
         source, found = self.source, WELL
-        for name, faults in self._by_node.get(node, {}).items():
+        for name, faults in self._by_node.of(node).items():
             if self._reports[name].source is source:
                 found = found.joined(faults)
         return found
@@ -171,15 +172,12 @@ class FaultData:
             self._reports[key] = report
             self._clusters += report.source is Source.CLUSTER
         old, new = before.nodes if before else {}, report.nodes if report else {}
-        for node in old.keys() | new.keys():
-            known = self._by_node.setdefault(node, {})
-            known.pop(key, None)
-            if node in new:
-                known[key] = new[node]
-            if not known:
-                del self._by_node[node]
+        for node in old:
+            self._by_node.drop(node, key)
+        for node, faults in new.items():
+            self._by_node.put(node, key, faults)
         changed = (node for node in old.keys() | new.keys() if old.get(node) != new.get(node))
-        for node in sorted(changed if self.source is source else self._by_node.keys() | old.keys()):
+        for node in sorted(changed if self.source is source else {*self._by_node.keys(), *old}):
             self._on_change(node)
 
 

@@ -9,9 +9,8 @@ Indexes and nothing else: they decide nothing and never talk to the cluster.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -27,6 +26,34 @@ OWNER_KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet", "Po
 """Of these every cluster lacks some; what is not known counts as not said."""
 
 
+K = TypeVar("K", bound=Hashable)
+N = TypeVar("N", bound=Hashable)
+V = TypeVar("V")
+
+
+class Index(Generic[K, N, V]):
+    """Values by a key that several share and a name that is theirs alone. Of a key without values nothing is left."""
+
+    def __init__(self) -> None:
+        self._found: dict[K, dict[N, V]] = {}
+
+    def put(self, key: K, name: N, value: V) -> None:
+        self._found.setdefault(key, {})[name] = value
+
+    def drop(self, key: K, name: N) -> None:
+        known = self._found.get(key)
+        if known is not None:
+            known.pop(name, None)
+            if not known:
+                del self._found[key]
+
+    def of(self, key: K) -> Mapping[N, V]:
+        return self._found.get(key, {})
+
+    def keys(self) -> Collection[K]:
+        return self._found.keys()
+
+
 class JobInstances:
     """The jobs of services, as they count: where labels are wrong, as they were when the job was admitted."""
 
@@ -34,13 +61,13 @@ class JobInstances:
         self.by_uid: dict[str, JobRecord] = {}
         self.mislabelled: set[str] = set()
         """Uids of those that count as they did when they were admitted."""
-        self._by_service: defaultdict[ServiceKey, dict[str, JobRecord]] = defaultdict(dict)
+        self._by_service: Index[ServiceKey, str, JobRecord] = Index()
         self._by_pod_names: dict[Name, str] = {}
         """By how the names of its pods begin."""
 
     def of_service(self, key: ServiceKey) -> list[JobRecord]:
         """In a fixed order."""
-        return sorted(self._by_service.get(key, {}).values(), key=lambda job: job.name)
+        return sorted(self._by_service.of(key).values(), key=lambda job: job.name)
 
     def services(self) -> Collection[ServiceKey]:
         return self._by_service.keys()
@@ -53,17 +80,14 @@ class JobInstances:
         self.by_uid[record.uid] = record
         if record.job.mislabelled:
             self.mislabelled.add(record.uid)
-        self._by_service[record.job.key][record.uid] = record
+        self._by_service.put(record.job.key, record.uid, record)
         for start, _ in record.job.replicas:
             self._by_pod_names[record.namespace, start] = record.uid
 
     def remove(self, record: JobRecord) -> None:
         self.by_uid.pop(record.uid, None)
         self.mislabelled.discard(record.uid)
-        jobs = self._by_service[record.job.key]
-        jobs.pop(record.uid, None)
-        if not jobs:
-            del self._by_service[record.job.key]
+        self._by_service.drop(record.job.key, record.uid)
         for start, _ in record.job.replicas:
             if self._by_pod_names.get((record.namespace, start)) == record.uid:
                 del self._by_pod_names[record.namespace, start]
@@ -73,10 +97,10 @@ class PodInstances:
     """The instances that only pods name: those of Deployments, LeaderWorkerSets, StormServices, plain pods."""
 
     def __init__(self) -> None:
-        self._pods: defaultdict[str, dict[str, PodRecord]] = defaultdict(dict)
-        self._by_service: defaultdict[ServiceKey, set[str]] = defaultdict(set)
-        self._by_owner: defaultdict[OwnerName, set[str]] = defaultdict(set)
-        self._by_maker: defaultdict[str, set[str]] = defaultdict(set)
+        self._pods: Index[str, str, PodRecord] = Index()
+        self._by_service: Index[ServiceKey, str, None] = Index()
+        self._by_owner: Index[OwnerName, str, None] = Index()
+        self._by_maker: Index[str, str, None] = Index()
         self._membership: dict[str, Membership] = {}
         self._labels: dict[str, Labels] = {}
         """Those that an instance was first seen with: all there are, or none are kept."""
@@ -88,18 +112,18 @@ class PodInstances:
 
     def pods_of(self, instance: str) -> Mapping[str, PodRecord]:
         """Its pods by name."""
-        return self._pods.get(instance, {})
+        return self._pods.of(instance)
 
     def of_service(self, key: ServiceKey) -> Collection[str]:
-        return self._by_service.get(key, ())
+        return self._by_service.of(key)
 
     def of_owner(self, owner: OwnerName) -> Collection[str]:
         """The instances that this object describes."""
-        return self._by_owner.get(owner, ())
+        return self._by_owner.of(owner)
 
     def of_maker(self, maker: str) -> Collection[str]:
         """The instances of all revisions of one Deployment, LeaderWorkerSet, ..."""
-        return self._by_maker.get(maker, ())
+        return self._by_maker.of(maker)
 
     def services(self) -> Collection[ServiceKey]:
         return self._by_service.keys()
@@ -136,7 +160,7 @@ class PodInstances:
     def _add(self, record: PodRecord, membership: Membership) -> set[ServiceKey]:
         """Gives the service that the instance was in so far, when its newest pod names another one."""
         instance = membership.instance
-        self._pods[instance][record.name] = record
+        self._pods.put(instance, record.name, record)
         if membership.label_problem is None and membership.group:
             first = Labels(membership.key.rule, membership.group, membership.key.job_id)
             self._labels.setdefault(instance, first)
@@ -146,32 +170,30 @@ class PodInstances:
         self._membership[instance] = membership
         if before is not None:
             self._unlink(before)
-        self._by_service[membership.key].add(instance)
+        self._by_service.put(membership.key, instance, None)
         if membership.maker:
-            self._by_maker[membership.maker].add(instance)
+            self._by_maker.put(membership.maker, instance, None)
         for owner in membership.described_by:
-            self._by_owner[owner].add(instance)
+            self._by_owner.put(owner, instance, None)
         return {before.key} if before is not None else set()
 
     def _remove(self, record: PodRecord, membership: Membership) -> None:
         instance = membership.instance
         self.ungated.pop(record.uid, None)
-        pods = self._pods.get(instance, {})
-        known = pods.get(record.name)
+        known = self._pods.of(instance).get(record.name)
         if known is None or known.uid != record.uid:
             return
-        del pods[record.name]
-        if not pods:
-            del self._pods[instance]
+        self._pods.drop(instance, record.name)
+        if not self._pods.of(instance):
             self._labels.pop(instance, None)
             self._unlink(self._membership.pop(instance))
 
     def _unlink(self, membership: Membership) -> None:
         instance = membership.instance
-        _discard(self._by_service, membership.key, instance)
-        _discard(self._by_maker, membership.maker, instance)
+        self._by_service.drop(membership.key, instance)
+        self._by_maker.drop(membership.maker, instance)
         for owner in membership.described_by:
-            _discard(self._by_owner, owner, instance)
+            self._by_owner.drop(owner, instance)
 
 
 class Owners:
@@ -181,7 +203,7 @@ class Owners:
     def __init__(self, changed: Callable[[OwnerName, str], None]) -> None:
         self._changed = changed
         self.stores: dict[str, Store[OwnerFacts]] = {kind: Store(self._on_change) for kind in OWNER_KINDS}
-        self._by_maker: defaultdict[str, dict[OwnerName, OwnerFacts]] = defaultdict(dict)
+        self._by_maker: Index[str, OwnerName, OwnerFacts] = Index()
 
     def get(self, kind: str, namespace: str, name: str) -> OwnerFacts | None:
         store = self.stores.get(kind)
@@ -189,8 +211,8 @@ class Owners:
 
     def newest_revision(self, maker: str) -> str:
         """The revision that this maker makes now; "" where no owner says it."""
-        known = self._by_maker.get(maker)
-        return max(known.values(), key=lambda facts: (facts.rank, facts.created, facts.name)).revision if known else ""
+        known = self._by_maker.of(maker).values()
+        return max(known, key=lambda facts: (facts.rank, facts.created, facts.name)).revision if known else ""
 
     def wanted(self, maker: str) -> int:
         """How many instances this maker should have; 0 where that is not known."""
@@ -199,15 +221,10 @@ class Owners:
         return facts.wanted if facts is not None else 0
 
     def _on_change(self, old: OwnerFacts | None, new: OwnerFacts | None) -> None:
-        for facts in (old, new):
-            if facts is not None and facts.maker:
-                known = self._by_maker[facts.maker]
-                if facts is new:
-                    known[_name(facts)] = facts
-                else:
-                    known.pop(_name(facts), None)
-                if not known:
-                    del self._by_maker[facts.maker]
+        if old is not None and old.maker:
+            self._by_maker.drop(old.maker, _name(old))
+        if new is not None and new.maker:
+            self._by_maker.put(new.maker, _name(new), new)
         facts = new or old
         if facts is not None:
             maker = identity(*_name(facts)) if facts.kind in MAKERS else facts.maker
@@ -224,14 +241,6 @@ def instance_of(record: PodRecord) -> str:
     """The identity of the instance that the pod belongs to; "" where it names none."""
     membership = membership_in(record)
     return membership.instance if membership is not None else ""
-
-
-def _discard(index: defaultdict[Any, set[str]], key: Any, instance: str) -> None:
-    found = index.get(key)
-    if found is not None:
-        found.discard(instance)
-        if not found:
-            del index[key]
 
 
 def _name(facts: OwnerFacts) -> OwnerName:
