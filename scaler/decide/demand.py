@@ -119,7 +119,6 @@ class Demand:
         known = self.memory.instances.values()
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
         """Something is remembered of turns of its instances."""
-        self.same = self._same()
         moments = [moment for member in self.members for moment in moments_of(member, policy) if moment > now]
         if len(self.memory.wanted) > 1:  # until the first does not count any more
             moments.append(self.memory.wanted[0][1] + service.options.scale_down_delay)
@@ -162,7 +161,8 @@ class Demand:
             self.candidates.get(name) for name, group in self.groups.items() if group.wants
         )
 
-    def _same(self) -> object:
+    @cached_property
+    def same(self) -> object:
         """Equal for services that find the same answer when they ask for room: many are of the same make, and nothing
         of them is bound. None where more plays a part."""
         if self.fixed or self.has_turns or self.bound or not self.minimum:
