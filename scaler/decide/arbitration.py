@@ -31,8 +31,8 @@ class Arbitration:
         self.drafts = sorted(
             drafts.values(), key=lambda each: (-each.demand.priority, each.demand.oldest, each.demand.name)
         )
-        self.neighbours, self.placement, self.world = sources.neighbours, sources.placement, sources.world
-        self.policy, self.minimums = self.world.policy, Minimums(sources, self.drafts, probing=probing)
+        self.placement, self.world, self.policy = sources.placement, sources.world, sources.world.policy
+        self.minimums = Minimums(sources, self.drafts, probing=probing)
         self.granted: list[tuple[Draft, Minimum]] = []
         self._hands: list[Draft] = []
         """Services of which something in the scheduler's hands has a reservation."""
@@ -48,9 +48,8 @@ class Arbitration:
     def run(self) -> None:
         """What has happened, the five steps, and what is left to remember."""
         for draft in self.drafts:
-            draft.shares = not self.neighbours.is_alone(draft)
             in_time = draft.memory.backoff_until or draft.demand.has_turns
-            back_at = self.placement.nodes.back_at(self.neighbours.classes(draft)) if in_time else 0.0
+            back_at = self.placement.nodes.back_at(draft.classes) if in_time else 0.0
             turn.observe(draft, self.world, back_at)
         self._keep_in_hands()
         self._reserve_minimums()
@@ -172,7 +171,7 @@ class Arbitration:
         """A minimum found no free room on nodes that it could use."""
         granted = {id(other) for other, minimum in self.granted if minimum.room is Room.FREE}
         lacking = (other for other in self.drafts if other.demand.lacks_minimum and id(other) not in granted)
-        return any(other is not draft and self.neighbours.share(draft, other) for other in lacking)
+        return any(other is not draft and draft.near(other) for other in lacking)
 
     def _against(self, draft: Draft, member: Member, found: Reservation | Shortage, *, beyond: bool) -> Why | None:
         """Why something in hands has to be revoked. `beyond`: it is too many for the target."""
@@ -226,9 +225,9 @@ class Arbitration:
             # where that would be spoilt.
             narrower = [
                 other for other, minimum in self.granted
-                if minimum.unmade and minimum.room is Room.FREE and self.neighbours.is_narrower(other, draft)
+                if minimum.unmade and minimum.room is Room.FREE and other.classes < draft.classes
             ]  # fmt: skip
-            if any(other is draft or self.neighbours.share(draft, other) for other in (*self._hands, *narrower)):
+            if any(map(draft.near, (*self._hands, *narrower))):
                 draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (RESTRICTED_FIRST,)
             else:
                 self._admit(draft, member)
@@ -253,7 +252,7 @@ class Arbitration:
 
     def _is_crowded(self, draft: Draft) -> bool:
         """What is revoked in this decision is still there for a moment, and has no room beside all reservations."""
-        near = [m for other, m in self._gone if other is draft or self.neighbours.share(draft, other)]
+        near = [m for other, m in self._gone if draft.near(other)]
         return bool(near) and self.placement.fits(requests_of(near)) is not None
 
     def _admit(self, draft: Draft, member: Member) -> None:

@@ -211,7 +211,7 @@ class _Pass:
 
     def _arbitrate(self, number: int, active: Sequence[int]) -> _Part:
         world, known = self.world, self.demands.all
-        drafts = {at: Draft(known[at].demand) for at in active}
+        drafts = {at: self._draft(at) for at in active}
         waiting = list(drafts.values())
 
         @cache  # most decisions evict nothing and never call this
@@ -219,7 +219,7 @@ class _Pass:
             positions = [at for at in self._positions[number] if at not in self.undecided]
             if all(known[at].demand.priority > most for at in positions):
                 return []
-            drafts.update({at: Draft(known[at].demand) for at in positions if at not in drafts})
+            drafts.update({at: self._draft(at) for at in positions if at not in drafts})
             return [drafts[at] for at in positions]
 
         placement = Placement(self.node_index, now=world.now, due_back=world.policy.due_back)
@@ -228,12 +228,16 @@ class _Pass:
         part_of, nodes = self.neighbours.part_of_class, self.node_index.nodes
         unusual = any(part_of.get(nodes[at].node_class) == number for at in self.node_index.unusual)
         room_to_come = bool(self.evicted or drained) or unusual
-        sources = Sources(placement, self.neighbours, world, all_drafts, room_to_come=room_to_come)
+        sources = Sources(placement, world, all_drafts, room_to_come=room_to_come)
         seen = self._seen(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         arbitration = Arbitration(drafts, sources, probing=self.probing)
         arbitration.run()
         self.probing = arbitration.minimums.probing
         return self._part(drafts, waiting, seen)
+
+    def _draft(self, at: int) -> Draft:
+        demand, neighbours = self.demands.all[at].demand, self.neighbours
+        return Draft(demand, neighbours.classes[demand.requests], shares=neighbours.shares(demand.requests))
 
     def _part(self, drafts: dict[int, Draft], active: list[Draft], seen: tuple[object, ...]) -> _Part:
         moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.world)]

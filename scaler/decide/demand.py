@@ -11,21 +11,11 @@ from hashlib import blake2s
 
 import msgspec
 
-from scaler.decide import scale
+from scaler.decide import scale, state
 from scaler.decide.groups import Group, groups_of
 from scaler.decide.memory import NEVER_SEEN, ServiceMemory, inherited, remembered_of
 from scaler.decide.nodes import PodRequests
-from scaler.decide.state import (
-    Member,
-    candidate_order,
-    in_order,
-    is_candidate,
-    is_incomplete,
-    is_made,
-    look_at,
-    moments_of,
-    why_not_admissible,
-)
+from scaler.decide.state import Member
 from scaler.decide.world import Policy, Service, State
 from scaler.rules.rule import ALL
 
@@ -39,7 +29,7 @@ class Demand:
         self.paused = service.options.paused
         known = inherited(service, seen.instances, now)
         instances = service.instances
-        self.members = tuple([look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in instances])
+        self.members = tuple([state.look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in instances])
         self.memory = remembered_of(seen, {m.instance.uid: m.memory for m in self.members}, now)
         self.rule, self.replicas = service.rule, ALL
         """The rule without the ratios larger than the one that `spec.replicas` asks for, as if they were not there. And
@@ -65,7 +55,7 @@ class Demand:
         for group in self.groups.values():
             if group.released:
                 self._complete(group, moves=weighs)
-        self.hands = in_order([m for group in self.groups.values() for m in group.released if m.in_hands])
+        self.hands = state.in_order([m for group in self.groups.values() for m in group.released if m.in_hands])
         """Instances in the scheduler's hands."""
         self.candidates = {name: _candidates(group, now, policy) for name, group in self.groups.items() if weighs}
         smallest = self.rule.smallest.counts if self.rule and self.target else {}
@@ -80,7 +70,9 @@ class Demand:
         self.lacks_minimum = bool(self.fixed) or any(self.minimum.values())
         """Something of its minimum is to be bound."""
         self.spares = {
-            name: sorted((m for m in self.candidates.get(name, ()) if m.state is State.HELD), key=is_made, reverse=True)
+            name: sorted(
+                (m for m in self.candidates.get(name, ()) if m.state is State.HELD), key=state.is_made, reverse=True
+            )
             for name, group in self.groups.items()
             if self.serves and group.wants
         }
@@ -119,7 +111,7 @@ class Demand:
         known = self.memory.instances.values()
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
         """Something is remembered of turns of its instances."""
-        moments = [moment for member in self.members for moment in moments_of(member, policy) if moment > now]
+        moments = [moment for member in self.members for moment in state.moments_of(member, policy) if moment > now]
         if len(self.memory.wanted) > 1:  # until the first does not count any more
             moments.append(self.memory.wanted[0][1] + service.options.scale_down_delay)
         if len(known) > len(self.members):  # some are gone
@@ -130,8 +122,10 @@ class Demand:
     def _complete(self, group: Group, *, moves: bool) -> None:
         """Instances that have live pods are healed before anything new starts. One without a slot needs a free place,
         and no other candidate for it once its turn has ended."""
-        for member in in_order(m for m in group.released if moves and is_incomplete(m)):
-            gives_way = member.memory.turn_over and any(why_not_admissible(one, 0.0) is None for one in group.held)
+        for member in state.in_order(m for m in group.released if moves and state.is_incomplete(m)):
+            gives_way = member.memory.turn_over and any(
+                state.why_not_admissible(one, 0.0) is None for one in group.held
+            )
             if member.has_slot and group.keeps(member):
                 self.completes.add(member.uid)
             elif not member.has_slot and group.has_place_for(member) and not gives_way:
@@ -147,7 +141,7 @@ class Demand:
         group = self.groups[name]
         bound = [m for m in group.members if m.in_flight and m not in self.candidates[name]]
         bound += [m for m in group.released if m.uid in self.completes and not m.has_slot]
-        parts = in_order(m for m in bound if m.in_part or not m.has_slot) if bound else []
+        parts = state.in_order(m for m in bound if m.in_part or not m.has_slot) if bound else []
         self.minimum[name] = max(0, number - group.running - len(bound))
         self.fixed += parts[: max(0, number - group.running - (len(bound) - len(parts)))]
 
@@ -224,8 +218,8 @@ class Demand:
 def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
     if not (group.held or group.released or len(group.members) > group.running):
         return []
-    found = [m for m in group.members if is_candidate(m, now, policy)]
-    return sorted(found, key=candidate_order) if len(found) > 1 else found
+    found = [m for m in group.members if state.is_candidate(m, now, policy)]
+    return sorted(found, key=state.candidate_order) if len(found) > 1 else found
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ import msgspec
 from scaler.decide.demand import Demand
 from scaler.decide.groups import Group
 from scaler.decide.memory import NEVER_SEEN, InstanceMemory, ServiceMemory
-from scaler.decide.nodes import PodRequests, joined
+from scaler.decide.nodes import NodeClass, PodRequests, joined
 from scaler.decide.state import Member, may_be_revoked
 from scaler.decide.world import NOBODY, Reason
 
@@ -22,8 +22,9 @@ NOT_MADE = "its pods do not exist yet"
 class Draft:
     """Mutable, for one decision. Everything starts held or stays as it is unless something is said here."""
 
-    def __init__(self, demand: Demand) -> None:
-        self.demand = demand
+    def __init__(self, demand: Demand, classes: frozenset[NodeClass] = frozenset(), *, shares: bool = True) -> None:
+        """`classes`: of nodes that any of its instances may run on; `shares`: so may those of another service."""
+        self.demand, self.classes, self.shares = demand, classes, shares
         self.memory: ServiceMemory = demand.memory
         self._changed: dict[str, InstanceMemory] = {}
         self._groups: dict[str, Group] = {}
@@ -47,8 +48,10 @@ class Draft:
         """Something beyond its minimum is missing that its own running surplus would make room for."""
         self.again = False
         """What was decided makes more possible at once."""
-        self.shares = True
-        """Another service could use a node that it could use."""
+
+    def near(self, other: Draft) -> bool:
+        """Whether some node could run pods of both."""
+        return other is self or not self.classes.isdisjoint(other.classes)
 
     # what is remembered
 

@@ -155,7 +155,7 @@ class Minimums:
         and for anything else after the longest backoff."""
         for_any = held
         for other in self.drafts:
-            if other is draft or not self.sources.neighbours.share(draft, other):
+            if other is draft or not draft.near(other):
                 continue
             if self._waits_for_minimum(other):
                 if other.demand.priority >= draft.demand.priority:

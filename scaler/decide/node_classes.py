@@ -14,7 +14,6 @@ from itertools import compress
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
-from scaler.decide.draft import Draft
 from scaler.decide.nodes import Amounts, Node, NodeClass, Nodes, PodRequests, Taint, Where, accepts, tolerates
 
 MOST_KEPT = 1_000
@@ -208,31 +207,18 @@ class Neighbours:
 
     def __init__(self, makes: Counter[Requests], nodes: NodeIndex) -> None:
         self.makes, self.node_classes = makes.copy(), nodes.classes
-        self._classes = {
-            requests: frozenset[NodeClass]().union(*map(nodes.classes_for, requests)) for requests in makes
-        }
-        self.part, self.part_of_class = _parts(self._classes)
+        self.classes = {requests: frozenset[NodeClass]().union(*map(nodes.classes_for, requests)) for requests in makes}
+        """Classes of nodes that services of each make may run on."""
+        self.part, self.part_of_class = _parts(self.classes)
         """The number of the part that services of each make belong to, and nodes of each class."""
         self._services = Counter[int]()
         """How many services belong to each part."""
         for requests, number in makes.items():
             self._services[self.part[requests]] += number
 
-    def classes(self, draft: Draft) -> frozenset[NodeClass]:
-        """Classes of nodes that any of its instances may run on."""
-        return self._classes[draft.demand.requests]
-
-    def share(self, one: Draft, other: Draft) -> bool:
-        """Whether some node could run pods of both."""
-        return not self._classes[one.demand.requests].isdisjoint(self._classes[other.demand.requests])
-
-    def is_alone(self, draft: Draft) -> bool:
-        """Whether it shares nodes with no other service."""
-        return not self.classes(draft) or self._services[self.part[draft.demand.requests]] == 1
-
-    def is_narrower(self, one: Draft, other: Draft) -> bool:
-        """Whether it can use some of the nodes of another service, and no others."""
-        return self._classes[one.demand.requests] < self._classes[other.demand.requests]
+    def shares(self, requests: Requests) -> bool:
+        """Whether services of this make share nodes with another service."""
+        return bool(self.classes[requests]) and self._services[self.part[requests]] > 1
 
 
 def _parts(classes: dict[Requests, frozenset[NodeClass]]) -> tuple[dict[Requests, int], dict[NodeClass, int]]:

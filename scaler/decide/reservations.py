@@ -17,7 +17,6 @@ import msgspec
 
 from scaler.decide.draft import Draft, requests_of
 from scaler.decide.memory import Turns
-from scaler.decide.node_classes import Neighbours
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
 from scaler.decide.placement import Placement, Reservation, Shortage
 from scaler.decide.state import Member, age, is_made, is_to_come
@@ -62,11 +61,9 @@ class Minimum(msgspec.Struct, eq=False):
 class Sources:
     """Where the minimums of one decision find room."""
 
-    def __init__(
-        self, placement: Placement, neighbours: Neighbours, world: World, all_drafts: AllDrafts, *, room_to_come: bool
-    ) -> None:
+    def __init__(self, placement: Placement, world: World, all_drafts: AllDrafts, *, room_to_come: bool) -> None:
         """`room_to_come`: something may end or return that leaves room."""
-        self.placement, self.neighbours, self.world = placement, neighbours, world
+        self.placement, self.world = placement, world
         self._all_drafts, self.room_to_come = all_drafts, room_to_come
         self.unfit: dict[object, Shortage] = {}
         """What no source of room suffices for stays so until something is cancelled or granted."""
@@ -210,7 +207,7 @@ class Sources:
             return []
         helpful, found = self._helpful(draft), list[Victim]()
         for other in self._all_drafts(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)):
-            if other is not draft and self.neighbours.share(draft, other) and _may_lose(other, draft, policy):
+            if other is not draft and draft.near(other) and _may_lose(other, draft, policy):
                 found += chain(*self._surplus(other, helpful))
         found.sort(key=lambda one: age(one.member), reverse=True)
         found.sort(key=lambda one: (one.draft.demand.priority, one.runs))
