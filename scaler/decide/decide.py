@@ -25,9 +25,6 @@ from scaler.decide.plan import plan_of
 from scaler.decide.reservations import Sources
 from scaler.decide.world import NOBODY, Decision, Plan, ServiceKey, Tally, World
 
-_AT_ONCE = 0.001
-"""Seconds until the next decision where this one has made more possible."""
-
 
 class Cache:
     """What saves time from one decision to the next. The answers are the same without it."""
@@ -242,7 +239,7 @@ class _Pass:
     def _part(self, drafts: dict[int, Draft], active: list[Draft], seen: tuple[object, ...]) -> _Part:
         moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.world)]
         if any(draft.again for draft in drafts.values()):
-            moments.append(self.world.now + _AT_ONCE)
+            moments.append(self.world.now + 0.001)  # at once: more is possible now
         overdue = list(self.node_index.overdue_from(self.world.policy.due_back))
         moments += overdue if any(draft.demand.lacks_minimum for draft in active) else ()
         return _Part(

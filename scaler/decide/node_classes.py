@@ -27,7 +27,6 @@ Entry = tuple[Amounts, int]
 """Free amounts of a node, and its index."""
 _lasting = attrgetter("name", "node_class")
 _alike = attrgetter("passing", "allocatable")
-_FOUND = ("by_name", "unusual", "_since")
 
 
 def times(pod: PodAmounts, free: Amounts) -> int:
@@ -110,7 +109,7 @@ class NodeIndex:
                 (classes, pod): fitting.after(pod, self._within(classes, gone), self._within(classes, come))
                 for (classes, pod), fitting in self._fitting.items()
             }
-            for name in _FOUND:
+            for name in ("by_name", "unusual", "_since"):
                 vars(new).pop(name, None)
         return new
 
