@@ -152,11 +152,11 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
 def look_at(instance: Instance, remembered: InstanceMemory, service: Service, now: float, policy: Policy) -> Member:
     """The instance with its state, and what is to be remembered of it."""
     step, i = next_step(instance, now), instance
-    whole = i.ready == i.running == i.pods == i.expected > 0
-    troubled = i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished
-    if whole and not troubled and remembered == InstanceMemory(restarts=i.restarts, ran=True):
-        # The short cut for what most instances do: it runs however one counts, with nothing to remember.
-        return Member(instance, remembered, State.RUNNING, running=True, step=step)
+    if remembered.ran and i.ready == i.running == i.pods == i.expected > 0:
+        # The short cut for what most instances do: it runs however one counts, with nothing else to remember.
+        troubled = i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished
+        if not troubled and remembered == InstanceMemory(restarts=i.restarts, ran=True):
+            return Member(instance, remembered, State.RUNNING, running=True, step=step)
     memory = observe(instance, remembered, now)
     state = state_of(instance, memory, now, policy)
     memory = observe_state(instance, state, memory, now, policy)
