@@ -88,7 +88,7 @@ def _revoke(draft: Draft, name: str, group: Group, *, missing: bool) -> None:
 
 PAUSE = 300.0
 """Seconds until it is tried again although nothing of it changed."""
-MOST_CULPRITS = 4
+MOST_FAILING = 4
 """Services that are looked for in one part at a time; then the whole part waits."""
 
 
@@ -126,7 +126,7 @@ def why_not_decided(plan: Plan) -> str:
     return next((note.message for note in plan.notes if note.warning is Warning.NOT_DECIDED), "")
 
 
-def culprit(positions: Sequence[int], attempt: Callable[[Sequence[int]], object]) -> int:
+def first_failing(positions: Sequence[int], attempt: Callable[[Sequence[int]], object]) -> int:
     """The first of these without which all before it can be decided about, given that all together cannot."""
 
     def fails(number: int) -> bool:

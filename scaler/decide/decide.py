@@ -14,7 +14,7 @@ from functools import cache, cached_property, partial
 import msgspec
 
 from scaler.decide import turn
-from scaler.decide.alone import MOST_CULPRITS, NotDecided, culprit, decide_alone, left_alone, not_decided
+from scaler.decide.alone import MOST_FAILING, NotDecided, decide_alone, first_failing, left_alone, not_decided
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.demands import Demands
 from scaler.decide.draft import Draft
@@ -195,9 +195,9 @@ class _Pass:
                 part = self._arbitrate(number, left)
                 break
             except Exception as error:
-                many = len(found) >= MOST_CULPRITS
-                culprits = left if many else [culprit(left, partial(self._arbitrate, number))]
-                found |= dict.fromkeys(culprits, not_decided(error, self.world.now))
+                many = len(found) >= MOST_FAILING
+                failing = left if many else [first_failing(left, partial(self._arbitrate, number))]
+                found |= dict.fromkeys(failing, not_decided(error, self.world.now))
                 self.undecided |= found
                 left = [at for at in left if at not in found]
         before |= {known[at].demand.service.key: failed for at, failed in found.items()}
