@@ -50,8 +50,7 @@ def decide(world: World, cache: Cache | None = None) -> Decision:
 
 
 class _Part(msgspec.Struct, eq=False):
-    """Services that share nodes, directly or through others, as they were arbitrated last. It holds as long as none
-    of them and none of their nodes changes."""
+    """Services that share nodes, directly or not, as arbitrated last. Holds until one of these or a node changes."""
 
     drafts: dict[int, Draft]
     tally: tuple[Counter[str], Counter[str]]
@@ -253,8 +252,7 @@ class _Pass:
 
 
 def _tally_of(drafts: Iterable[Draft], active: Sequence[Draft], world: World) -> tuple[Counter[str], Counter[str]]:
-    """What `Tally` says of services that were weighed, numbers and what is idle; `active` are those with something to
-    weigh."""
+    """What `Tally` says of weighed services: numbers, and what is idle. `active`: those with something to weigh."""
     idle = Counter[str]()
     for draft in active:
         for instance in () if draft.demand.serves else draft.demand.service.instances:

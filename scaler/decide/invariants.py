@@ -193,8 +193,7 @@ def _target(service: Service, plan: Plan) -> Iterator[str]:
 
 
 def _slots(service: Service, plan: Plan) -> Iterator[str]:
-    """S1: no admission takes a group above its target, pairs of revisions counted once; S6: none is revoked in the
-    same decision."""
+    """S1: no admission takes a group above its target, pairs counted once; S6: none is revoked in the same decision."""
     states = {verdict.uid: verdict.state for verdict in plan.verdicts}
     states |= {action.uid: State.ADMITTED for action in plan.actions if isinstance(action, Admit)}
     before = (one for one in service.instances if states.get(one.uid) in (State.HELD, State.TERMINATING))

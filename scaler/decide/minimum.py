@@ -22,8 +22,7 @@ from scaler.decide.world import Reason, State, World
 
 
 class Minimums:
-    """They reserve one after the other. `drafts`: all that may wait for something; `probing`: some minimum is tried
-    without a reservation."""
+    """`drafts`: all that may wait for something; `probing`: some minimum is tried without a reservation."""
 
     def __init__(self, sources: Sources, drafts: Sequence[Draft], *, probing: bool) -> None:
         self.sources, self.placement, self.world = sources, sources.placement, sources.world
@@ -80,8 +79,7 @@ class Minimums:
                     draft.waits[member.uid] = why
 
     def _evict(self, draft: Draft, found: Minimum) -> None:
-        """Own instances that run go only after `trade_after`: MindIE Controller may let one go by itself. Until then
-        the room is only reserved."""
+        """Own instances that run go only after `trade_after`: MindIE Controller may end one by itself until then."""
         if not found.victims or draft.demand.service.assumed:
             return
         if any(victim.draft is draft and victim.runs for victim in found.victims):

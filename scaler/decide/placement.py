@@ -22,8 +22,7 @@ from scaler.decide.trial import PlacedPod, PodClass, Trial, by_restriction
 MOST_GROUPS = 8
 """So many sets of candidate nodes are summed up in every combination."""
 Slack = tuple[float, dict[int, float]]
-"""So many places for such pods are on a node at the most; and by resource, what must be taken for each destroyed place
-at the least, on average."""
+"""The most places for such pods on a node; by resource, the least that destroys a place there, on average."""
 
 
 class Shortage(msgspec.Struct, frozen=True, gc=False):

@@ -1,5 +1,4 @@
-"""The plan of one service, from its draft: actions, counts, one verdict with one reason for each instance, and the
-warnings beside them. Decides nothing."""
+"""The plan of one service, from its draft: actions, counts, a verdict for each instance, warnings. Decides nothing."""
 
 from __future__ import annotations
 
@@ -104,8 +103,7 @@ def verdicts(draft: Draft, now: float) -> tuple[Verdict, ...]:
 
 
 def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
-    """Uids of the instances that even the largest ratio has no place for: running ones last come, then those held ones
-    that go last."""
+    """Uids of what even the largest ratio has no place for: the last of those that run, then the last of those held."""
     for name, group in draft.demand.groups.items():
         most = rule.largest.of(name)
         if len(group.members) <= most:

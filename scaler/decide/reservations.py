@@ -161,8 +161,7 @@ class Sources:
         return Minimum(members, room, found, few)
 
     def _fewest(self, pods: PodRequests, room: Room, victims: Sequence[Victim]) -> list[Victim]:
-        """Of victims that together suffice, those that cannot be spared; the last ones, the costliest, are spared
-        first."""
+        """Of victims that together suffice, those that cannot be spared; the last, the costliest, are spared first."""
         few = bisect_left(range(len(victims) + 1), True, key=lambda n: self._suffices(pods, room, victims[:n]))
         chosen = list(victims[:few])
         for victim in reversed(victims[: max(0, few - 1)]):
@@ -194,14 +193,12 @@ class Sources:
         return member.state is State.TERMINATING and is_to_come(member, self.world.now, self.world.policy)
 
     def surplus(self, draft: Draft) -> tuple[list[Victim], list[Victim]]:
-        """Own instances of a service that may be evicted for what it misses, of no use and running: none of those that
-        are completed."""
+        """Own instances that may be evicted for what a service misses, useless and running: none that is completed."""
         useless, running = self._surplus(draft, self._helpful(draft))
         return [victim for victim in useless if victim.member not in draft.demand.fixed], running
 
     def _victims_of_others(self, draft: Draft) -> list[Victim]:
-        """What may be evicted of other services for a minimum of this one, the cheapest first: lower priority, not
-        running before running, newest."""
+        """What may be evicted for a minimum, cheapest first: lower priority, not running before running, newest."""
         policy = self.world.policy
         if policy.preempt is Preempt.NEVER:
             return []

@@ -206,8 +206,7 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def age(member: Member) -> Order:
-    """Outdated revisions last; oldest job first, then natural name order, then uid: a total order, so that every
-    decision is reproducible."""
+    """Outdated revisions last; oldest job, natural order of names, uid: a total order, so that decisions repeat."""
     i = member.instance
     return i.outdated, i.created, natural(i.name), i.uid
 
@@ -277,8 +276,7 @@ def is_incomplete(member: Member) -> bool:
 
 
 def may_be_revoked(instance: Instance, policy: Policy) -> bool:
-    """Whether its admission can be revoked: nothing is bound, something would hold it again, and it leaves enough
-    restarts for faults."""
+    """Whether its admission can be revoked: unbound, something would hold it again, enough restarts stay for faults."""
     return policy.revoke and not (instance.bound or instance.unheld) and affords_revoke(instance, policy)
 
 

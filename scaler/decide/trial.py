@@ -305,8 +305,7 @@ class Trial:
         return found, sure
 
     def _place_or_move(self, pod: PlacedPod, visited: set[int]) -> bool:
-        """Put the pod on some node, if need be on one from which reserved pods can move. When it fails, nothing has
-        moved."""
+        """Put the pod on some node, if need be where reserved pods can move away. When it fails, nothing has moved."""
         if self._place(pod):
             return True
         self._steps -= len(self.states) // 100

@@ -153,8 +153,7 @@ def not_scheduled(memory: Clock, reason: Reason) -> tuple[Reason, tuple[str, ...
 
 
 def settle(draft: Draft, world: World) -> None:
-    """After everything is decided: clocks run only for what is in hands or bound in part; a service that serves is
-    remembered for nothing."""
+    """At the end: clocks run only for what is in hands or bound in part; past turns of what serves are forgotten."""
     demand, memory = draft.demand, draft.memory
     if demand.serves:
         short_since = memory.short_since if draft.short else 0.0

@@ -297,8 +297,7 @@ class Revoke(InstanceAction, frozen=True):
 
 
 class Evict(InstanceAction, frozen=True):
-    """Delete the pods of an instance of which some are bound: preemption, so that a missing minimum can start, or
-    because fewer instances are wanted."""
+    """Delete the pods of an instance bound at least in part: preemption for a missing minimum, or fewer are to run."""
 
     beneficiary: str
     """The service that needs the room, as `str(ServiceKey)`; `NOBODY` when fewer are wanted."""
