@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -26,7 +27,6 @@ OF_SEVERAL_PODS = (kinds.LEADER_WORKER_SETS,)
 ROLLED = (kinds.DEPLOYMENTS, kinds.MIXED)
 """Nothing of their prefill group may be missing in a rollout: it goes on only when a newest one runs beside."""
 STORM = 90.0
-SPARE = "a-spare-"
 APART = (2.0, 15.0)
 """Seconds between two replicas of one rolling update."""
 
@@ -34,17 +34,16 @@ APART = (2.0, 15.0)
 def race(seed: int, *, gated: bool = False) -> Schedule:
     """An instance is bound, and while the scaler's watch of pods is behind, the rule has no place for it any more."""
     rng, service = _one_to_spare("race", seed, 1, RACED if gated else ())
-    nodes = _nodes(service.nodes_for(service.ladder[-1]), spare=service.pods[0])
-    events = (*_opened(nodes), Event(_soon(rng), "rule edited", "a", 1))
-    return Schedule(seed, World((service,), nodes), STORM, events, api_faults=(_BEHIND,))
+    behind = api_fault("lag of Pod", Fault.LAG, 29.0, 30.0, verbs=("watch",), kinds=("Pod",), seconds=10.0)
+    event = Event(_soon(rng), "rule edited", "a", 1)
+    return _spare_opens(seed, service, service.pods[0], event, api_faults=(behind,))
 
 
 def half_bound(seed: int, *, gated: bool = False) -> Schedule:
     """Without gangs, some pods of an instance are bound and others wait when another group loses its node."""
     rng, service = _one_to_spare("half-bound", seed, 2, OF_SEVERAL_PODS if gated else ())
-    nodes = _nodes(service.nodes_for(service.ladder[-1]), spare=service.pods[0] - 1)
-    events = (*_opened(nodes), Event(_soon(rng), "node under it lost", "a" if gated else "a-d0"))
-    return Schedule(seed, World((service,), nodes), STORM, events, gangs=False)
+    event = Event(_soon(rng), "node under it lost", "a" if gated else "a-d0")
+    return _spare_opens(seed, service, service.pods[0] - 1, event, gangs=False)
 
 
 def rollout(seed: int) -> Schedule:
@@ -53,7 +52,7 @@ def rollout(seed: int) -> Schedule:
     largest = (rng.randint(1, 3), rng.randint(1, 2))
     ladder = tuple(dict.fromkeys((largest, (1, 1))))
     service = gated_service("a", rng.choice(ROLLED), ladder, largest)
-    nodes = _nodes(2 * service.nodes_for(largest), spare=0)
+    nodes = (CPU_NODE, *world.nodes("a", 2 * service.nodes_for(largest)))
     events = [Event(round(rng.uniform(20, 40), 1), "updated", "a", 2)]
     if rng.random() < 0.5:
         events.append(Event(round(rng.uniform(40, 80), 1), "updated", "a", 3))
@@ -91,23 +90,18 @@ def _one_to_spare(name: str, seed: int, least: int, made_by: Sequence[Kind]) -> 
     return rng, Service("a", "mindie", "a", ladder, ladder[0], pods)
 
 
-def _nodes(number: int, *, spare: int) -> tuple[NodeSpec, ...]:
-    more = (NodeSpec(f"{SPARE}{index}", labels={"pool": "a"}) for index in range(spare))
-    return (CPU_NODE, *world.nodes("a", number), *more)
-
-
-def _opened(nodes: tuple[NodeSpec, ...]) -> list[Event]:
-    """The spare nodes open at 30 s."""
-    spare = [node.name for node in nodes if node.name.startswith(SPARE)]
-    return [Event(0.0, "node cordoned", name) for name in spare] + [Event(30.0, "node back", name) for name in spare]
+def _spare_opens(seed: int, service: Service, number: int, event: Event, **more: Any) -> Schedule:
+    """Beside the nodes of its smaller ratio so many spare ones open at 30 s; then comes the event."""
+    spare = [NodeSpec(f"a-spare-{index}", labels={"pool": "a"}) for index in range(number)]
+    nodes = (CPU_NODE, *world.nodes("a", service.nodes_for(service.ladder[-1])), *spare)
+    closed = [Event(0.0, "node cordoned", node.name) for node in spare]
+    opened = [Event(30.0, "node back", node.name) for node in spare]
+    return Schedule(seed, World((service,), nodes), STORM, (*closed, *opened, event), **more)
 
 
 def _soon(rng: random.Random) -> float:
-    """Some seconds after that."""
+    """Some seconds after the spare nodes open."""
     return round(30 + rng.uniform(1.5, 4.0), 2)
-
-
-_BEHIND = api_fault("lag of Pod", Fault.LAG, 29.0, 30.0, verbs=("watch",), kinds=("Pod",), seconds=10.0)
 
 
 # attacks
@@ -137,17 +131,12 @@ def _history(
     )  # fmt: skip
 
 
-def _writes(what: str, number: int) -> Callable[[int], Schedule]:
+def _writes(seed: int, *, what: str, number: int) -> Schedule:
     """It writes before the scaler starts, while it works, and again, so that a restart meets it too."""
-
-    def made(seed: int) -> Schedule:
-        die = random.Random(f"{what}-{seed}")
-        again = [Event(round(die.uniform(at, at + 20), 1), what, "", number) for at in (0.0, FROM)]
-        more = [Event(round(die.uniform(FROM, 120), 2), "hostile labels", "", number // 2) for _ in range(4)]
-        crash = Event(round(die.uniform(90, 110), 1), "crash", "0", 2.0)
-        return _history(seed, *again, *more, crash)
-
-    return made
+    die = random.Random(f"{what}-{seed}")
+    again = [Event(round(die.uniform(at, at + 20), 1), what, "", number) for at in (0.0, FROM)]
+    more = [Event(round(die.uniform(FROM, 120), 2), "hostile labels", "", number // 2) for _ in range(4)]
+    return _history(seed, *again, *more, Event(round(die.uniform(90, 110), 1), "crash", "0", 2.0))
 
 
 def _flood(seed: int) -> Schedule:
@@ -155,16 +144,11 @@ def _flood(seed: int) -> Schedule:
     return _history(seed, Event(10.0, "hostile crowd", "", 30), *events)
 
 
-def _blind(how: str) -> Callable[[int], Schedule]:
+def _blind(seed: int, *, how: str) -> Schedule:
     """Every replica is; what was lost meanwhile is back soon after."""
-
-    def made(seed: int) -> Schedule:
-        kind = BLIND_TO[seed % len(BLIND_TO)]
-        lasting = random.Random(f"blind-{seed}").uniform(60, LASTING)
-        within = FROM + lasting - HURT + AT_ONCE + 60
-        return _history(seed, api_faults=blind(kind, how, FROM, lasting), within=within)
-
-    return made
+    lasting = random.Random(f"blind-{seed}").uniform(60, LASTING)
+    api_faults = blind(BLIND_TO[seed % len(BLIND_TO)], how, FROM, lasting)
+    return _history(seed, api_faults=api_faults, within=FROM + lasting - HURT + AT_ONCE + 60)
 
 
 def _blind_leader(seed: int) -> Schedule:
@@ -205,12 +189,13 @@ def _retry_after(seed: int) -> Schedule:
     return _history(seed, api_faults=(refused,), within=15 + 60 + AT_ONCE + 30)
 
 
+_WRITTEN = {"hostile rules": 4, "hostile numbers": 30, "hostile depth": 20, "hostile crowd": 60}
 ATTACKS: dict[str, Callable[[int], Schedule]] = {
-    "hostile rules": _writes("hostile rules", 4), "hostile numbers": _writes("hostile numbers", 30),
-    "hostile depth": _writes("hostile depth", 20), "hostile crowd": _writes("hostile crowd", 60),
-    "hostile flood": _flood, "blind by 403": _blind("403"), "blind by silence": _blind("silent"),
-    "blind by hanging": _blind("hang"), "blind leader": _blind_leader, "etcd restored": _restored,
-    "slow webhook": _slow_webhook, "clock stepped": _clocks, "Retry-After": _retry_after,
+    **{what: partial(_writes, what=what, number=number) for what, number in _WRITTEN.items()},
+    "hostile flood": _flood, "blind by 403": partial(_blind, how="403"),
+    "blind by silence": partial(_blind, how="silent"), "blind by hanging": partial(_blind, how="hang"),
+    "blind leader": _blind_leader, "etcd restored": _restored, "slow webhook": _slow_webhook, "clock stepped": _clocks,
+    "Retry-After": _retry_after,
 }  # fmt: skip
 FAMILIES: dict[str, Callable[[int], Schedule]] = {
     "race": race, "half-bound": half_bound, "gated-race": partial(race, gated=True),

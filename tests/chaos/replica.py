@@ -105,13 +105,9 @@ class Life(SimClient):
         self.late: list[asyncio.Task[Record]] = []
         self._writes = writes
         self._chance = random.Random(f"life-{seed}-{name}")
-        self._linger = linger
-        self._stale = stale
+        self.linger = linger
+        self.stale = stale
         self._told: dict[tuple[Resource, str], Page[Any]] = {}
-
-    def calm_down(self) -> None:
-        """The storm is over."""
-        self._linger = self._stale = 0.0
 
     async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
         """See KubeApi.list; now and then with an answer from before, as from a server that has fallen behind.
@@ -123,7 +119,7 @@ class Life(SimClient):
             return page
         question = (namespace, *map(options.get, ("label_selector", "field_selector", "limit")))
         key = (resource, str(question))
-        if key in self._told and self._chance.random() < self._stale:
+        if key in self._told and self._chance.random() < self.stale:
             self._writes.counts["stale list"] += 1
             return self._told[key]
         self._told[key] = page
@@ -131,7 +127,7 @@ class Life(SimClient):
 
     async def _write(self, request: Request, effect: Callable[[], Record]) -> Record:
         self._writes.attempted(self.name, request)
-        if self._linger and request.resource in LINGERING and self._chance.random() < self._linger:
+        if self.linger and request.resource in LINGERING and self._chance.random() < self.linger:
             self._writes.counts["lingering write"] += 1
             self.late.append(asyncio.create_task(self._arrive_late(request, effect)))
             return await asyncio.shield(self.late[-1])

@@ -84,7 +84,10 @@ class Schedule(msgspec.Struct, frozen=True):
 def schedule(seed: int) -> Schedule:
     """What happens of itself, in every second one attacks as well, and in some an autoscaler."""
     rng = random.Random(f"campaign-{seed}")  # other words here would make other schedules of all known seeds
-    made = _schedule(rng, seed, _world(rng), most_lost=2)
+    number = rng.choice([1, 1, 1, 2, 2, 3])
+    shared, apart = number > 1 and rng.random() < 0.4, rng.random() < 0.5
+    services = tuple(_service(rng, NAMES[i], shared=shared, apart=apart) for i in range(number))
+    made = _schedule(rng, seed, World(services, _nodes(rng, services, most=1)), most_lost=2)
     return scaled(_attacked(made, random.Random(f"attacks-{seed}")), random.Random(f"scaled-{seed}"))
 
 
@@ -118,14 +121,6 @@ def _schedule(rng: random.Random, seed: int, world: World, *, most_lost: int) ->
         lost_nodes=tuple(rng.sample(names, rng.choice([0, 0, 0, *range(1, most_lost + 1)]) % (len(names) + 1))),
     )
     return made.also()
-
-
-def _world(rng: random.Random) -> World:
-    number = rng.choice([1, 1, 1, 2, 2, 3])
-    shared = number > 1 and rng.random() < 0.4
-    apart = rng.random() < 0.5
-    services = tuple(_service(rng, NAMES[i], shared=shared, apart=apart) for i in range(number))
-    return World(services, _nodes(rng, services, most=1))
 
 
 def _nodes(rng: random.Random, services: Sequence[Service], *, most: int) -> tuple[NodeSpec, ...]:

@@ -190,7 +190,7 @@ class Stage:
         for replica in self.replicas:
             replica.start()
             if replica.life is not None:
-                replica.life.calm_down()
+                replica.life.linger = replica.life.stale = 0.0
 
     async def _rest(self) -> float:
         """Wait until nothing was written for a while; seconds from the storm to the last write."""

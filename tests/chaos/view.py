@@ -170,7 +170,8 @@ class View:
         return [
             objects.labels_of(node).get(label, "")
             for node in self.all(NODES)
-            if objects.name(node) not in taken and (away or takes_pods(node))
+            if objects.name(node) not in taken
+            and (away or (objects.node_ready(node) and not objects.spec(node).get("unschedulable")))
         ]
 
     def _changed(self) -> None:
@@ -192,10 +193,6 @@ def view_of(cluster: SimCluster) -> View:
     for kind in KINDS:
         view.take_all(kind, cluster.peek(kind))
     return view
-
-
-def takes_pods(node: Object) -> bool:
-    return objects.node_ready(node) and not objects.spec(node).get("unschedulable")
 
 
 def taken(members: Iterable[Instance]) -> int:

@@ -77,7 +77,9 @@ class Passes:
         self._check_evictions(plans)
         self._take_note(plans)
         reserved = self._reserved(plans)
-        self._check_scale_ups(plans, reserved)
+        for key, plan in plans.items():
+            if _uids(plan, Admit) and self.view.serves(key):
+                self._check_scale_up(key, plans, reserved)
         self._check_minimums(plans, reserved)
         self.check_who_is_held_up()
 
@@ -161,24 +163,22 @@ class Passes:
         return (seen - self._going - over) | _uids(plan, Admit)
 
     def _reserved(self, plans: Mapping[str, Plan]) -> list[str]:
-        """Services for whose minimum room is kept: it is on its way to a node, or waits for what becomes free."""
-        waiting = [key for key in self.view.waiting if self.view.has_neighbour(key)]
-        return [key for key in waiting if key in plans and self._is_reserved(key, plans[key])]
-
-    def _is_reserved(self, key: str, plan: Plan) -> bool:
-        """While writes for it are under way its new jobs are not decided about."""
-        held = {verdict.reason for verdict in plan.verdicts if verdict.state is State.HELD}
-        waits = held & {Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER}
-        known = {verdict.uid for verdict in plan.verdicts}
-        return known >= set(map(uid, self.view.all_of(key))) and bool(waits or self._in_hands(key, plan))
-
-    def _check_scale_ups(self, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
-        """Wherever the scheduler puts a scale-up that is admitted, and what it has, every reservation still fits."""
-        for key, plan in plans.items():
-            if _uids(plan, Admit) and self.view.serves(key):
-                self._check_scale_up(key, plans, reserved)
+        """Services for whose minimum room is kept: it is on its way to a node, or waits for what becomes free. While
+        writes for a service are under way its new jobs are not decided about."""
+        reserved = []
+        for key in self.view.waiting:
+            plan = plans.get(key)
+            if plan is None or not self.view.has_neighbour(key):
+                continue
+            waits = {verdict.reason for verdict in plan.verdicts if verdict.state is State.HELD}
+            waits &= {Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER}
+            known = {verdict.uid for verdict in plan.verdicts}
+            if known >= set(map(uid, self.view.all_of(key))) and (waits or self._in_hands(key, plan)):
+                reserved.append(key)
+        return reserved
 
     def _check_scale_up(self, key: str, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
+        """Wherever the scheduler puts a scale-up that is admitted, and what it has, every reservation still fits."""
         own = self.view.services[key].kind
         minimums = self._missing(reserved)
         hands = {other: self._in_hands(other, plan) for other, plan in plans.items()}

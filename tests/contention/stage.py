@@ -73,35 +73,22 @@ def delays_of(seed: int) -> Delays:
 
 
 class Late(Interceptor):
-    """Events of watches come up to `lag` seconds after they happened, in their order."""
+    """Events of watches come up to `lag` seconds after they happened, in their order, and go into `view` then."""
 
-    def __init__(self, clock: Clock, lag: float, rng: random.Random) -> None:
-        self._clock, self._lag, self._rng = clock, lag, rng
-
-    async def deliver(self, request: Request, event: SeenEvent) -> bool:
-        if self._lag and event.record is not None:
-            late = event.moment + self._rng.uniform(0.0, self._lag) - self._clock.now()
-            await asyncio.sleep(max(0.0, late))
-        return True
-
-
-class Eyes(Late):
-    """The same, and what is delivered goes into `view`."""
-
-    def __init__(self, cluster: SimCluster, view: View, clock: Clock, lag: float, rng: random.Random) -> None:
-        super().__init__(clock, lag, rng)
-        self._cluster, self._view = cluster, view
+    def __init__(self, cluster: SimCluster, lag: float, rng: random.Random, view: View | None = None) -> None:
+        self._cluster, self._lag, self._rng, self._view = cluster, lag, rng, view
 
     async def after(self, request: Request) -> None:
-        if request.verb == "list":
+        if request.verb == "list" and self._view is not None:
             records = self._cluster.server.store.table(request.resource).records.values()
             self._view.take_all(request.resource, [record.object for record in records])
 
     async def deliver(self, request: Request, event: SeenEvent) -> bool:
-        await super().deliver(request, event)
-        if event.record is not None:
-            gone = event.type is EventType.DELETED
-            self._view.take(request.resource, event.record.object, gone=gone)
+        if event.record is not None and self._lag:
+            late = event.moment + self._rng.uniform(0.0, self._lag) - self._cluster.server.clock.now()
+            await asyncio.sleep(max(0.0, late))
+        if event.record is not None and self._view is not None:
+            self._view.take(request.resource, event.record.object, gone=event.type is EventType.DELETED)
         return True
 
 
@@ -118,13 +105,13 @@ def watched(
     async def main() -> Passes:
         clock = Clock(START)
         cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
-        cluster.interceptor = Late(clock, delays.others_lag, dice("late", seed))
+        cluster.interceptor = Late(cluster, delays.others_lag, dice("late", seed))
         settings = settings_of(what)
         witness = Witness(clock, most=MOST_WORDS)
         writes = Writes(cluster, witness)
         passes = Passes(witness, services, settings, given_up=given_up, lag=delays.own_lag, patience=patience)
         writes.evicted = passes.evicted
-        eyes = Eyes(cluster, passes.view, clock, delays.own_lag, dice("eyes", seed))
+        eyes = Late(cluster, delays.own_lag, dice("eyes", seed), passes.view)
         life = Life(cluster, "scaler", writes, faults=eyes, seed=seed, latency=delays.latency)
         api = FaultyApi(life, Curses(what.curse, lambda: clock.now() - START), seed=seed)
         real = real_controller(seed, settings=settings)

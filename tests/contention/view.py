@@ -107,12 +107,10 @@ class ServicesView(View):
     def has_neighbour(self, key: str) -> bool:
         """Another service could ever use some of its nodes; who is alone is admitted whether it fits or not."""
         present = {one.service for one in self.instances if not objects.terminating(one.job)}
-        others = {self.services[other].kind for other in present & self.services.keys() - {key} if self._ruled(other)}
+        neighbours = [self.services[other] for other in present & self.services.keys() - {key}]
+        others = {other.kind for other in neighbours if other.name in self.rules}
         own = self.services[key].kind
         return any(own in ("", kind) and other in ("", kind) for other in others for kind in self.node_kinds)
-
-    def _ruled(self, key: str) -> bool:
-        return self.services[key].name in self.rules
 
 
 def uid(instance: Instance) -> str:
