@@ -82,7 +82,9 @@ def _many(what: str, history: Callable[[int], Played], args: argparse.Namespace)
     """An interrupted run says what it has played, and goes on from its record when it is started again."""
     first, _, last = args.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1) if args.seed is None else range(args.seed, args.seed + 1)
-    before = [one for one in _recorded(args.record) if one.seed in seeds]
+    lines = args.record.read_bytes().splitlines(keepends=True) if args.record and args.record.exists() else []
+    recorded = (msgspec.json.decode(line, type=Played) for line in lines if line.endswith(b"\n"))  # else half written
+    before = [one for one in recorded if one.seed in seeds]
     began, all_played = time.perf_counter(), list(before)
     todo = [seed for seed in seeds if seed not in {one.seed for one in before}]
     try:
@@ -100,12 +102,6 @@ def _many(what: str, history: Callable[[int], Played], args: argparse.Namespace)
     minutes = (time.perf_counter() - began) / 60
     print(f"{len(all_played)} of {len(seeds)} histories; {len(all_played) - len(before)} now, in {minutes:.1f} min")
     return any(one.failures for one in all_played)
-
-
-def _recorded(record: Path | None) -> Iterator[Played]:
-    """The last line may be half written."""
-    lines = record.read_bytes().splitlines(keepends=True) if record and record.exists() else []
-    return (msgspec.json.decode(line, type=Played) for line in lines if line.endswith(b"\n"))
 
 
 def _each(history: Callable[[int], Played], seeds: Sequence[int], jobs: int) -> Iterator[Played]:

@@ -51,6 +51,33 @@ class Instance(msgspec.Struct):
         return [pod for pod in self.staying if objects.node_of(pod)]
 
     @property
+    def uid(self) -> str:
+        """Of its job, by which decisions know it."""
+        return objects.uid(self.job)
+
+    @property
+    def alive(self) -> list[Object]:
+        return [pod for pod in self.staying if not objects.ended(pod)]
+
+    @property
+    def seated(self) -> list[Object]:
+        return [pod for pod in self.alive if objects.node_of(pod)]
+
+    @property
+    def unbound(self) -> int:
+        return self.size - len(self.seated)
+
+    @property
+    def in_hands(self) -> list[Object]:
+        """Those that the scheduler may bind."""
+        return [pod for pod in self.alive if not (objects.node_of(pod) or objects.gated(pod))]
+
+    @property
+    def all_run(self) -> bool:
+        """On whatever nodes."""
+        return len(self.alive) == self.size and all(objects.phase(pod) == "Running" for pod in self.alive)
+
+    @property
     def released(self) -> list[Object]:
         return [pod for pod in self.staying if not held(pod)]
 

@@ -17,7 +17,7 @@ from scaler.sim.stories.timeline import MomentKind, Timeline
 from tests.chaos.witness import Witness
 from tests.contention.services import Service, serving
 from tests.contention.stories import AT_WORK, PATIENCE, Story
-from tests.contention.view import ServicesView, alive, fit, is_running, is_whole, uid, unbound, waits
+from tests.contention.view import ServicesView, fit
 
 SETTLED = 1.0
 """Seconds for which what is seen may contradict S10: a loss is seen and answered within it."""
@@ -85,8 +85,8 @@ class Passes:
 
     def _take_note(self, plans: Mapping[str, Plan]) -> None:
         now, view = self._clock.now(), self.view
-        halves = [one for key in plans for one in view.all_of(key) if waits(one) and alive(one, bound=True)]
-        self._part_since = {uid(one): self._part_since.get(uid(one), now) for one in halves}
+        halves = [one for key in plans for one in view.all_of(key) if one.in_hands and one.seated]
+        self._part_since = {one.uid: self._part_since.get(one.uid, now) for one in halves}
         for plan in plans.values():
             admitted, revoked = _uids(plan, Admit), _uids(plan, Revoke)
             self.admitted.update(admitted)
@@ -106,9 +106,9 @@ class Passes:
             admitted = _uids(plan, Admit)
             for group, target in plan.target.items() if admitted else ():
                 own = self.view.of(key, group)
-                fresh = admitted.intersection(map(uid, own))
-                there = {uid(one) for one in own if is_running(one)} | fresh
-                there |= self._in_hands(key, plan).intersection(map(uid, own))
+                fresh = admitted.intersection(one.uid for one in own)
+                there = {one.uid for one in own if one.all_run} | fresh
+                there |= self._in_hands(key, plan).intersection(one.uid for one in own)
                 if fresh and len(there) > target:
                     self._fail(f"S1: {key} gets {len(there)} in {group}, above its target {target}")
 
@@ -144,7 +144,7 @@ class Passes:
 
     def _check_kept(self, key: str, victims: Set[str]) -> None:
         for group, least in self.view.services[key].minimum.items() if victims else ():
-            running = {uid(one) for one in self.view.of(key, group) if is_running(one)}
+            running = {one.uid for one in self.view.of(key, group) if one.all_run}
             left = len(running - victims)
             if left < min(least, len(running)):
                 self._fail(f"S3: {key} keeps {left} of {len(running)} in {group}, its minimum is {least}")
@@ -154,12 +154,12 @@ class Passes:
     def _in_hands(self, key: str, plan: Plan) -> set[str]:
         """Its instances that the scheduler may bind once this plan has taken effect. What is bound in part and has had
         its turn is none of them: it keeps what it has, and no more is kept for it."""
-        own = {uid(one): one for one in self.view.all_of(key)}
+        own = {one.uid: one for one in self.view.all_of(key)}
         seen = self.view.released(key)
         self._going -= own.keys() - seen
         over = {verdict.uid for verdict in plan.verdicts if verdict.state is State.BROKEN}
         over |= {one for one in seen if self._clock.now() - self._part_since.get(one, math.inf) >= TURN}
-        over = {one for one in seen & over if alive(own[one], bound=True)}
+        over = {one for one in seen & over if own[one].seated}
         return (seen - self._going - over) | _uids(plan, Admit)
 
     def _reserved(self, plans: Mapping[str, Plan]) -> list[str]:
@@ -173,7 +173,7 @@ class Passes:
             waits = {verdict.reason for verdict in plan.verdicts if verdict.state is State.HELD}
             waits &= {Reason.WAITING_FOR_ROOM, Reason.WAITING_FOR_SCHEDULER}
             known = {verdict.uid for verdict in plan.verdicts}
-            if known >= set(map(uid, self.view.all_of(key))) and (waits or self._in_hands(key, plan)):
+            if known >= {one.uid for one in self.view.all_of(key)} and (waits or self._in_hands(key, plan)):
                 reserved.append(key)
         return reserved
 
@@ -187,14 +187,16 @@ class Passes:
         flexible = [kind for other in hands for kind in self._kinds(other, hands[other]) if not kind]
         free, soon = self.view.room(), self.view.room(coming=True, away=True, without=self.evicted)
         kinds = {kind for kind in (set(soon) if not own else {own}) if kind in minimums}
-        spoilt = [kind for kind in kinds if _most(kind, [*minimums, *scale_ups], flexible, free) > soon.count(kind)]
-        if minimums and (spoilt or not fit([*minimums, *scale_ups], soon)):
+        picky = [*minimums, *scale_ups]
+        # At the worst, what may go anywhere goes to nodes of this kind.
+        spoilt = [kind for kind in kinds if picky.count(kind) + min(len(flexible), free.count(kind)) > soon.count(kind)]
+        if minimums and (spoilt or not fit(picky, soon)):
             self._fail(
                 f"S9: {key} scales up, {_list(minimums)} are reserved on {_list(soon)}, {len(flexible)} may go anywhere"
             )
 
     def _kinds(self, key: str, uids: Set[str]) -> list[str]:
-        return [self.view.services[key].kind] * sum(unbound(one) for one in self.view.all_of(key) if uid(one) in uids)
+        return [self.view.services[key].kind] * sum(one.unbound for one in self.view.all_of(key) if one.uid in uids)
 
     def _check_minimums(self, plans: Mapping[str, Plan], reserved: Sequence[str]) -> None:
         """Minimums in the scheduler's hands fit all together; who waits would not fit beside them."""
@@ -236,7 +238,7 @@ class Passes:
     def _check_whole(self, key: str, plan: Plan) -> None:
         out = self._in_hands(key, plan)
         for group, least in self.view.services[key].minimum.items():
-            there = [one for one in self.view.of(key, group) if uid(one) in out or alive(one, bound=True)]
+            there = [one for one in self.view.of(key, group) if one.uid in out or one.seated]
             if len(there) < least:
                 self._fail(f"S10: of the minimum of {key} only {len(there)} of {least} in {group} are released")
 
@@ -274,11 +276,6 @@ def _reasons(plan: Plan) -> set[Reason]:
     return {verdict.reason for verdict in plan.verdicts}
 
 
-def _most(kind: str, picky: Sequence[str], flexible: Sequence[str], free: Sequence[str]) -> int:
-    """So many nodes of this kind are needed at the worst."""
-    return list(picky).count(kind) + min(len(flexible), list(free).count(kind))
-
-
 # In the end
 
 
@@ -290,7 +287,7 @@ def unkept(story: Story, timeline: Timeline, passes: Passes) -> Iterator[str]:
         # Where a higher one comes while a lower one is being bound, the bind may race the decision to take its room:
         # that is not promised away.
         view = passes.view
-        halves = sum(any(alive(one, bound=True) for one in view.all_of(key)) for key in view.waiting)
+        halves = sum(any(one.seated for one in view.all_of(key)) for key in view.waiting)
     if story.serving is not None and not story.serving - halves // 2 <= count <= story.serving:
         yield f"{count} serve, not {story.serving}, {halves} half"
     early = len(serving(timeline, AT_WORK - 1))
@@ -320,7 +317,7 @@ def _endless(passes: Passes, story: Story) -> Iterator[str]:
         late = [at - START for at in moments if at > over + QUIET]
         if late:
             yield f"L4: evictions for {key} do not end: {late[:3]}"
-    cursed = {uid(one) for key in story.given_up for one in passes.view.all_of(key)}
+    cursed = {one.uid for key in story.given_up for one in passes.view.all_of(key)}
     late_ones = Counter(one for at, one in passes.admissions_at if at > over and one not in cursed)
     for one, times in late_ones.most_common(1):
         if times > story.admissions:
@@ -347,4 +344,6 @@ def _left_over(view: ServicesView, story: Story) -> Iterator[str]:
         if view.fits([view.missing(key)]) and not view.ends(key):
             yield f"L1: {key} waits though {view.missing(key)} fits on {view.room()}"
     for key in view.services:
-        yield from (f"S2: {one.name} of {key} is half released" for one in view.all_of(key) if not is_whole(one))
+        for one in view.all_of(key):
+            if len(one.in_hands) + len(one.seated) not in (0, one.size):
+                yield f"S2: {one.name} of {key} is half released"

@@ -17,8 +17,7 @@ from tests.contention.services import KIND, RULE, Service
 
 
 class ServicesView(View):
-    """Every pod of these worlds fills a node, so "fits" is a matching of pods to nodes. Instances are known by the uid
-    of their job."""
+    """Every pod of these worlds fills a node, so "fits" is a matching of pods to nodes."""
 
     def __init__(self, services: Iterable[Service]) -> None:
         super().__init__()
@@ -50,7 +49,7 @@ class ServicesView(View):
 
     def serves(self, key: str) -> bool:
         minimum = self.services[key].minimum
-        return all(sum(map(is_running, self.of(key, group))) >= number for group, number in minimum.items())
+        return all(sum(one.all_run for one in self.of(key, group)) >= number for group, number in minimum.items())
 
     @cached_property
     def waiting(self) -> list[str]:
@@ -67,24 +66,24 @@ class ServicesView(View):
         """Kind of node for each pod that the smallest ratio still needs; of each group the nearest instances."""
         service, count = self.services[key], 0
         for group, number in service.minimum.items():
-            count += sum(sorted(unbound(one) for one in self.of(key, group) if uid(one) not in without)[:number])
+            count += sum(sorted(one.unbound for one in self.of(key, group) if one.uid not in without)[:number])
         return [service.kind] * count
 
     def beyond_minimum(self, key: str) -> int:
         """Nodes that its instances beyond its minimum hold."""
         nodes = 0
         for group, number in self.services[key].minimum.items():
-            running = [one for one in self.of(key, group) if is_running(one)]
+            running = [one for one in self.of(key, group) if one.all_run]
             nodes += sum(one.size for one in running[number:])
         return nodes
 
     def released(self, key: str) -> set[str]:
         """Its instances that have pods which wait for the scheduler."""
-        return {uid(one) for one in self.all_of(key) if waits(one)}
+        return {one.uid for one in self.all_of(key) if one.in_hands}
 
     def in_part(self, key: str) -> list[str]:
         """Kind of node for each pod that waits for the scheduler while another one of its instance is bound."""
-        return [self.services[key].kind for one in self.all_of(key) if alive(one, bound=True) for _ in waits(one)]
+        return [self.services[key].kind for one in self.all_of(key) if one.seated for _ in one.in_hands]
 
     def ends(self, key: str) -> bool:
         """Some of its pods are terminating."""
@@ -111,35 +110,6 @@ class ServicesView(View):
         others = {other.kind for other in neighbours if other.name in self.rules}
         own = self.services[key].kind
         return any(own in ("", kind) and other in ("", kind) for other in others for kind in self.node_kinds)
-
-
-def uid(instance: Instance) -> str:
-    """Of its job, by which decisions know it."""
-    return objects.uid(instance.job)
-
-
-def alive(instance: Instance, *, bound: bool = False) -> list[Object]:
-    """Its pods that neither end nor have ended; only those that have a node."""
-    return [pod for pod in instance.staying if not objects.ended(pod) and (objects.node_of(pod) or not bound)]
-
-
-def waits(instance: Instance) -> list[Object]:
-    """Its pods that are in the scheduler's hands."""
-    return [pod for pod in alive(instance) if not (objects.node_of(pod) or objects.gated(pod))]
-
-
-def unbound(instance: Instance) -> int:
-    return instance.size - len(alive(instance, bound=True))
-
-
-def is_running(instance: Instance) -> bool:
-    pods = alive(instance)
-    return len(pods) == instance.size and all(objects.phase(pod) == "Running" for pod in pods)
-
-
-def is_whole(instance: Instance) -> bool:
-    """All of its pods are out of the gate, or none is."""
-    return len(waits(instance)) + len(alive(instance, bound=True)) in (0, instance.size)
 
 
 def fit(needed: Sequence[str], free: Sequence[str]) -> bool:
