@@ -17,7 +17,7 @@ from scaler.informers.watched import T, Watched
 from scaler.kube.api import NODES, Resource
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Informer(Watched[T, R]):
     """Every namespace of `namespaces` is listed and watched on its own (None: all namespaces at once)."""
 

@@ -38,7 +38,7 @@ class History:
             listener()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Watched(Generic[T, R]):
     """`store` gets what `record` makes of each object of `resource`; None leaves the object out.
 

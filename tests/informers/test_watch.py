@@ -17,6 +17,7 @@ from scaler.informers.watched import History
 from scaler.kube.api import PODS, EventType, Page, Refused, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
 from scaler.names import RULE_LABEL
+from scaler.report.metrics import Metrics
 from scaler.sim.loop import run
 from tests.informers.records import Record, Thing, record, thing
 
@@ -335,6 +336,26 @@ def test_an_object_that_our_own_code_fails_at_is_one_finding_and_all_others_are_
 
     run(main())
     assert published == []  # it names no rule
+
+
+def test_what_an_informer_counts_is_shown_as_metrics() -> None:
+    async def main() -> str:
+        api: Any = ScriptedApi([page(3, thing("a", 1), thing("odd", 2))], [[event("MODIFIED", "a", 4), HANG]])
+        store: Store[Record] = Store(lambda *_: None)
+        informer = Informer(
+            api, PODS, store, record=odd_record, decode=Thing, namespaces=None, rng=random.Random(1),
+        )  # fmt: skip
+        metrics = Metrics()
+        metrics.follow_informers({PODS: informer})
+        task = asyncio.create_task(informer.run())
+        await informer.synced.wait()
+        await asyncio.sleep(0.5)
+        task.cancel()
+        return metrics.render().decode()
+
+    shown = run(main())
+    for name in ("lists", "watches", "watch_events", "objects_refused"):
+        assert f'scaler_{name}_total{{resource="pods"}} 1.0' in shown
 
 
 def test_one_namespace_cannot_use_up_what_is_remembered_of_others() -> None:
