@@ -176,9 +176,14 @@ def pairs(placed: Instances, seen: Seen) -> int:
     return (outdated & newest).total()
 
 
+def slots(placed: Instances, seen: Seen) -> int:
+    """A pair takes one."""
+    return len(placed) - pairs(placed, seen)
+
+
 def counted(placed: Instances, target: int, seen: Seen) -> int:
     """A pair counts once, as far as that keeps the group within its target."""
-    return sorted((len(placed) - pairs(placed, seen), target, len(placed)))[1]
+    return sorted((slots(placed, seen), target, len(placed)))[1]
 
 
 def passing(seen: Seen, group: str) -> int:
@@ -200,18 +205,16 @@ def may_join(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
     """Within the target, or beside a running outdated one of its owner and within it when those are gone."""
     after = [*placed, one]
     partners = not one.outdated and any(is_passing(other, seen) and other.owner == one.owner for other in placed)
-    slots = len(after) - pairs(after, seen)
     left = [other for other in after if not is_passing(other, seen)]
     if partners:
-        return len(left) <= target and slots <= max(target, len(placed) - pairs(placed, seen))
+        return len(left) <= target and slots(after, seen) <= max(target, slots(placed, seen))
     return len(after) <= target
 
 
 def may_stay(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
     """Within the target, a pair once; or beside a running outdated one, so that nothing would be gained without it."""
-    slots = len(placed) - pairs(placed, seen)
     without = [other for other in placed if other is not one]
-    return slots <= target or slots == len(without) - pairs(without, seen)
+    return slots(placed, seen) <= max(target, slots(without, seen))
 
 
 def give_slots(held: Instances, group: str, seen: Seen, placed: Instances, target: int) -> Instances:
@@ -244,9 +247,9 @@ def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
 def waiting(one: Instance, seen: Seen, in_slots: Slots, held: Instances, given: Slots) -> Reason:
     """Above the largest ratio, counting those before it in the queue; else it waits for its turn."""
     group = one.group or ""
-    slots = [*in_slots[group], *given[group]]
+    before = [*in_slots[group], *given[group]]
     queue = [other for other in oldest(held, group, seen) if other not in given[group]]
-    number = len(slots) - pairs(slots, seen) + queue.index(one)
+    number = slots(before, seen) + queue.index(one)
     if number >= seen.full[0].get(group, 0):
         return Reason.NOT_IN_RATIO
     if number >= seen.ratios[0].get(group, 0):
@@ -276,9 +279,8 @@ def beyond(seen: Seen, group: str, placed: Instances, target: int, largest: int)
     for one in sorted(newest, key=lambda one: not affordable(one, seen)):
         before = [other for other in placed if other not in going]
         after = [other for other in before if other is not one]
-        slots = len(before) - pairs(before, seen)
         most = target if is_partial(one, seen) else largest
-        if slots > most and len(after) - pairs(after, seen) < slots and not one.unheld:
+        if slots(before, seen) > max(most, slots(after, seen)) and not one.unheld:
             going.append(one)
     return going
 
