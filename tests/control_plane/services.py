@@ -1,6 +1,6 @@
 """Services on the nodes of a real API server, and the controllers around them: real where the plane has them.
 
-Either copies of one example that share the nodes (`contended`), or one service of a platform (`played`). Kubernetes'
+Either copies of one example that share the nodes (`shared`), or one service of a platform (`played`). Kubernetes'
 own controllers and LeaderWorkerSet's manager are always real; Volcano and Ascend Operator are where the plane has them,
 else stand-ins, like OME, AIBrix and Infer Operator. Every pod fills a node. Must not: judge, or know of any platform.
 """
@@ -349,15 +349,6 @@ async def shared(
     namespaces = [f"{name or f'{way.name}-{nodes}'}-{number:02}" for number in range(services)]
     async with plane.client() as api, prepared(SharedStage(plane, api, way, namespaces), nodes) as stage:
         yield stage
-
-
-@asynccontextmanager
-async def contended(
-    plane: ControlPlane, way: Way, nodes: int, folder: Path, *, services: int = SERVICES, name: str = ""
-) -> AsyncIterator[tuple[SharedStage, ScalerProcess]]:
-    """The same, governed."""
-    async with shared(plane, way, nodes, services=services, name=name) as stage, governed(stage, folder) as process:
-        yield stage, process
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.services import CREATED, CREATED_WITHOUT_GANGS, GATED, SERVICES, Way, contended
+from tests.control_plane.services import CREATED, CREATED_WITHOUT_GANGS, GATED, SERVICES, Way, governed, shared
 from tests.control_plane.stage import kinds_definitions
 
 POD_START = 2.0
@@ -39,7 +39,7 @@ async def _play(
     way: Way, plane: ControlPlane, folder: Path, nodes: int, first: dict[str, int], then: dict[str, int]
 ) -> None:
     """They come to `first`, and to `then` when one of those that serve is deleted; who sits stays where it is."""
-    async with contended(plane, way, nodes, folder) as (stage, _process):
+    async with shared(plane, way, nodes) as stage, governed(stage, folder):
         await stage.arrive()
         await stage.comes_to(first)
         before = stage.nodes_by_instance()

@@ -30,7 +30,8 @@ from tests.control_plane.services import (
     Change,
     SharedStage,
     Way,
-    contended,
+    governed,
+    shared,
 )
 from tests.control_plane.stage import kinds_definitions, until
 
@@ -135,7 +136,8 @@ async def one_never_runs(
     nothing of theirs is revoked or evicted, and what is said of the job says what is wrong with it. Where there is room
     it comes to all as well once it is mended."""
     name = f"{fault.name}-{way.name}-{nodes}"
-    async with contended(plane, way, nodes, folder, services=SERVICES, name=name) as (stage, process):
+    room = shared(plane, way, nodes, services=SERVICES, name=name)
+    async with room as stage, governed(stage, folder) as process:
         spoilt, *others = stage.namespaces
         found = Found({}, {}, {}, {})
         await stage.arrive({spoilt: fault.change})
