@@ -49,7 +49,7 @@ def test_an_owner_that_no_object_needs_watches_no_pods() -> None:
                 made.append("started")
                 await asyncio.Event().wait()
 
-        waiting = WhenUsed(stage.cluster, lambda _: Maker(), DEPLOYMENTS)
+        waiting = WhenUsed(stage.cluster, Maker(), DEPLOYMENTS)
         await stage.play(5, waiting)
         assert made == []
         stage.cluster.apply([deployment()])

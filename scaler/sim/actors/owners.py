@@ -6,8 +6,7 @@ A stand-in without objects of its own would follow every pod for nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Resource
@@ -24,9 +23,8 @@ from scaler.sim.apiserver import kinds
 class WhenUsed:
     """An actor that begins to live when the first object of these types exists, and then stays."""
 
-    def __init__(self, api: KubeApi, make: Callable[[KubeApi], Actor], *resources: Resource) -> None:
-        self._api = api
-        self._make = make
+    def __init__(self, api: KubeApi, actor: Actor, *resources: Resource) -> None:
+        self._actor = actor
         self._mirror = Mirror(api, *resources)
         self._resources = resources
 
@@ -34,10 +32,10 @@ class WhenUsed:
         """Wait, then act, until cancelled."""
         async with asyncio.TaskGroup() as group:
             following = group.create_task(self._mirror.run(), name="owners mirror")
-            while not any(self._mirror.all(resource) for resource in self._resources):
+            while not any(map(self._mirror.all, self._resources)):
                 await self._mirror.wait()
             following.cancel()
-        await self._make(self._api).run()
+        await self._actor.run()
 
 
 def owners(api: KubeApi, *, counts_unavailable: bool = False) -> Sequence[WhenUsed]:
@@ -47,13 +45,13 @@ def owners(api: KubeApi, *, counts_unavailable: bool = False) -> Sequence[WhenUs
     `counts_unavailable`: StatefulSets are updated as since Kubernetes 1.35.
     """
     return [
-        WhenUsed(api, Deployments, kube.DEPLOYMENTS),
-        WhenUsed(api, ReplicaSets, kube.REPLICA_SETS),
-        WhenUsed(api, partial(StatefulSets, counts_unavailable=counts_unavailable), kube.STATEFUL_SETS),
-        WhenUsed(api, LeaderWorkerSets, kube.LEADER_WORKER_SETS),
-        WhenUsed(api, StormServices, kinds.STORM_SERVICES, kinds.ROLE_SETS, kube.POD_SETS),
-        WhenUsed(api, InferOperator, kinds.INFER_SERVICE_SETS, kinds.INFER_SERVICES, kinds.INSTANCE_SETS),
-        WhenUsed(api, Ome, kinds.INFERENCE_SERVICES),
-        WhenUsed(api, VolcanoJobs, kube.VOLCANO_JOBS),
-        WhenUsed(api, PodGroups, kube.REPLICA_SETS, kube.STATEFUL_SETS, kinds.ROLE_SETS),
+        WhenUsed(api, Deployments(api), kube.DEPLOYMENTS),
+        WhenUsed(api, ReplicaSets(api), kube.REPLICA_SETS),
+        WhenUsed(api, StatefulSets(api, counts_unavailable=counts_unavailable), kube.STATEFUL_SETS),
+        WhenUsed(api, LeaderWorkerSets(api), kube.LEADER_WORKER_SETS),
+        WhenUsed(api, StormServices(api), kinds.STORM_SERVICES, kinds.ROLE_SETS, kube.POD_SETS),
+        WhenUsed(api, InferOperator(api), kinds.INFER_SERVICE_SETS, kinds.INFER_SERVICES, kinds.INSTANCE_SETS),
+        WhenUsed(api, Ome(api), kinds.INFERENCE_SERVICES),
+        WhenUsed(api, VolcanoJobs(api), kube.VOLCANO_JOBS),
+        WhenUsed(api, PodGroups(api), kube.REPLICA_SETS, kube.STATEFUL_SETS, kinds.ROLE_SETS),
     ]

@@ -6,7 +6,7 @@ Must not: influence anything; it only reads.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -35,14 +35,6 @@ class _Seen(msgspec.Struct, frozen=True):
     waiting: bool
     """For the scheduler: without a node, and not held."""
     going: bool
-
-
-class _Losses(msgspec.Struct):
-    """What a service lost between two looks."""
-
-    gone: int = 0
-    evicted: int = 0
-    revoked: set[str] = set()
 
 
 class Recorder(StandIn):
@@ -89,31 +81,31 @@ class Recorder(StandIn):
         self._counted = self.mirror.revision
         jobs = [*self.mirror.all(ASCEND_JOBS), *self.mirror.all(VOLCANO_JOBS)]
         pods = [labelled(pod, self._ungoverned) for pod in self.mirror.all(PODS)]
-        losses = self._count_losses(pods, {objects.uid(job): service_of(job) for job in jobs})
+        lost = self._count_losses(pods, {objects.uid(job): service_of(job) for job in jobs})
         sizes = {
             objects.uid(found): int(objects.spec(found).get("replicas", 1)) for found in self.mirror.all(STATEFUL_SETS)
         }
         found = census(jobs, pods, self.mirror.all(NODES), sizes)
         for service in sorted({*found, *self._timeline.samples}):
-            last, lost = self._timeline.last(service), losses.get(service, _Losses())
+            last = self._timeline.last(service)
             sample = msgspec.structs.replace(
                 last, at=self.elapsed, instances=tuple(found.get(service, ())),
-                pods_deleted=last.pods_deleted + lost.gone,
-                revocations=last.revocations + len(lost.revoked),
-                evictions=last.evictions + lost.evicted,
+                pods_deleted=last.pods_deleted + lost["pods", service],
+                revocations=last.revocations + lost["revoked instances", service],
+                evictions=last.evictions + lost["bound pods", service],
             )  # fmt: skip
             self._timeline.add(service, sample)
 
-    def _count_losses(self, pods: list[Object], services: dict[str, str]) -> dict[str, _Losses]:
-        """Since the last look, per service."""
+    def _count_losses(self, pods: list[Object], services: dict[str, str]) -> Counter[tuple[str, str]]:
+        """(What was lost since the last look, service) -> how many."""
         present = {objects.uid(pod): pod for pod in pods}
-        losses: defaultdict[str, _Losses] = defaultdict(_Losses)
-        for uid, before in self._owned.items():
-            pod, lost = present.get(uid), losses[before.service]
-            lost.gone += pod is None
-            if not before.going and (pod is None or objects.terminating(pod)):
-                lost.evicted += before.bound
-                lost.revoked |= {before.instance} if before.waiting else set()
+        gone = [before for uid, before in self._owned.items() if uid not in present]
+        going = [before for uid, before in self._owned.items() if uid in present and objects.terminating(present[uid])]
+        leaving = [before for before in (*gone, *going) if not before.going]
+        revoked = {(before.service, before.instance) for before in leaving if before.waiting}
+        lost = Counter(("pods", before.service) for before in gone)
+        lost.update(("bound pods", before.service) for before in leaving if before.bound)
+        lost.update(("revoked instances", service) for service, _ in revoked)
         seen = {}
         for uid, pod in present.items():
             known = self._owned.get(uid)
@@ -126,7 +118,7 @@ class Recorder(StandIn):
                     not bound and not objects.gated(pod) and not objects.ended(pod), objects.terminating(pod),
                 )  # fmt: skip
         self._owned = seen
-        return losses
+        return lost
 
     def observe(self, world: World, decision: Decision) -> None:
         """Take in what one pass of the controller decided, and check what must always hold."""

@@ -167,14 +167,11 @@ class ApiFault(Model):
     share: float = Field(1.0, gt=0, le=1, description="Share of the requests that fail.")
 
 
-_ACTIONS = (
-    "node", "apply", "delete", "delete_file", "rule", "patch", "scale", "pod_exit", "fault", "controller", "scheduler",
-    "api_fault", "mark",
-)  # fmt: skip
+_NOT_ACTIONS = ("at", "name", "note")
 
 
 def _exactly_one(schema: dict[str, Any]) -> None:
-    schema["oneOf"] = [{"required": [action]} for action in _ACTIONS]
+    schema["oneOf"] = [{"required": [name]} for name in schema["properties"] if name not in _NOT_ACTIONS]
 
 
 class Event(Model):
@@ -186,7 +183,6 @@ class Event(Model):
     name: str = Field("", description="For `after:` in expectations.")
     note: str = Field("", description="Said in the timeline instead of the generated words.")
     node: NodeEvent | None = Field(None, description="Nodes fail, are cordoned, vanish or return.")
-    fault: FaultEvent | None = Field(None, description="Chips, nodes or switches are reported as faulty.")
     apply: File | None = Field(None, description="A file or folder of manifests.")
     delete: ObjectRef | None = Field(None, description="One object.")
     delete_file: File | None = Field(None, description="What a file contains.")
@@ -194,6 +190,7 @@ class Event(Model):
     patch: PatchEvent | None = Field(None, description="Change an object.")
     scale: ScaleEvent | None = Field(None, description="So many instances of a service are wanted.")
     pod_exit: PodExit | None = Field(None, description="A pod crashes.")
+    fault: FaultEvent | None = Field(None, description="Chips, nodes or switches are reported as faulty.")
     controller: ControllerEvent | None = Field(None, description="The scaler itself dies or starts.")
     scheduler: SchedulerEvent | None = Field(None, description="The scheduler holds no more sessions, or goes on.")
     api_fault: ApiFault | None = Field(None, description="The API server fails the scaler.")
@@ -202,14 +199,15 @@ class Event(Model):
     @model_validator(mode="before")
     @classmethod
     def _one(cls, data: Any) -> Any:
-        given = [action for action in _ACTIONS if isinstance(data, dict) and data.get(action) is not None]
+        actions = [name for name in cls.model_fields if name not in _NOT_ACTIONS]
+        given = [action for action in actions if isinstance(data, dict) and data.get(action) is not None]
         if len(given) != 1:
-            raise ValueError(f"an event needs exactly one of {', '.join(_ACTIONS)}; found {', '.join(given) or 'none'}")
+            raise ValueError(f"an event needs exactly one of {', '.join(actions)}; found {', '.join(given) or 'none'}")
         return data
 
     @property
     def action(self) -> str:
-        return next(action for action in _ACTIONS if getattr(self, action) is not None)
+        return next(name for name, value in self if name not in _NOT_ACTIONS and value is not None)
 
 
 _OVER_ALL = ("serving", "serving_at_least")
