@@ -7,7 +7,7 @@ for itself are not looked at.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from scaler.decide.invariants import violations
 from scaler.decide.world import NOBODY, Admit, Decision, Evict, Instance, Plan, Service, World
@@ -51,38 +51,33 @@ def wrong(world: World, decision: Decision) -> Iterator[str]:
     drained = {action.uid for action in going if action.beneficiary == NOBODY}
     for service, plan in zip(world.services, decision.plans, strict=True):
         if service.rule is not None:
-            yield from _wrong_drains(service, plan, drained)
-            yield from _wrong_evictions(world, service, plan, drained)
-            yield from _wrong_admissions(service, plan)
+            all_ratios = [ratio.counts for ratio in service.rule.ratios]
+            ratios = limited(all_ratios, service.replicas)
+            if service.replicas > sum(all_ratios[0].values()) and any(one.uid in drained for one in service.instances):
+                yield f"3c anew: {plan.key} is drained though spec.replicas is {service.replicas}"
+            yield from _wrong_drains(service, ratios[0], plan, drained)
+            yield from _wrong_evictions(world, service, ratios[-1], plan, drained)
+            yield from _wrong_admissions(service, service.rule.groups, ratios, plan)
 
 
-def _ratios(service: Service) -> list[Counts]:
-    assert service.rule is not None
-    return limited([ratio.counts for ratio in service.rule.ratios], service.replicas)
-
-
-def _wrong_drains(service: Service, plan: Plan, drained: set[str]) -> Iterator[str]:
-    """3c: only what `spec.replicas` orders, and nothing that runs within it."""
-    assert service.rule is not None
+def _wrong_drains(service: Service, largest: Counts, plan: Plan, drained: set[str]) -> Iterator[str]:
+    """3c: nothing that runs within what `spec.replicas` orders."""
     mine = [one for one in service.instances if one.uid in drained]
-    if mine and service.replicas > sum(service.rule.ratios[0].counts.values()):
-        yield f"3c anew: {plan.key} is drained though spec.replicas is {service.replicas}"
     for group in {one.group for one in mine}:
         own = [one for one in service.instances if one.group == group and one.bound]
         runs, lost = sum(map(_runs, own)), sum(_runs(one) and one.uid in drained for one in own)
-        most = _ratios(service)[0].get(group or "", 0)
+        most = largest.get(group or "", 0)
         if len(own) - sum(one in mine for one in own) < most or (lost and runs - lost < most):
             yield f"3c anew: {lost} of {runs} running {group} of {plan.key} are drained, the ratio has {most}"
 
 
-def _wrong_admissions(service: Service, plan: Plan) -> Iterator[str]:
-    assert service.rule is not None
+def _wrong_admissions(service: Service, groups: Iterable[str], ratios: Sequence[Counts], plan: Plan) -> Iterator[str]:
     admitted = {action.uid for action in plan.actions if isinstance(action, Admit)}
-    ratios, there = _ratios(service), service.instances
+    there = service.instances
     live = Counter(one.group or "" for one in there if not (one.owner_deleting or one.owner_finished))
     running = Counter(one.group or "" for one in there if _runs(one))
     ratio = ratios[target_of(ratios, running, live)[0]]
-    for group in service.rule.groups:
+    for group in groups:
         own = [instance for instance in service.instances if instance.group == group]
         more = [instance for instance in own if instance.uid in admitted]
         out = [instance for instance in own if _runs(instance) or _is_coming(instance)]
@@ -94,14 +89,13 @@ def _wrong_admissions(service: Service, plan: Plan) -> Iterator[str]:
             )
 
 
-def _wrong_evictions(world: World, service: Service, plan: Plan, drained: set[str]) -> Iterator[str]:
+def _wrong_evictions(world: World, service: Service, minimum: Counts, plan: Plan, drained: set[str]) -> Iterator[str]:
     """3.6 and 3b.4, where all have one priority: only own surplus, never below the smallest ratio, only while nobody is
     served, and only where the room then places all that the minimum misses."""
     actions = [action for action in plan.actions if isinstance(action, Evict) and action.uid not in drained]
     evicted = {action.uid for action in actions}
-    if not evicted or service.rule is None:
+    if not evicted:
         return
-    minimum = _ratios(service)[-1]
     runs = Counter(one.group for one in service.instances if _runs(one))
     lost = Counter(one.group for one in service.instances if one.uid in evicted and _runs(one))
     if any(action.beneficiary != str(plan.key) for action in actions):
@@ -110,17 +104,16 @@ def _wrong_evictions(world: World, service: Service, plan: Plan, drained: set[st
         yield f"3.6 anew: {plan.key} loses bound instances though {dict(runs)} serves"
     for group, number in lost.items():
         if runs[group] - number < minimum.get(group or "", 0):
-            yield f"S3 anew: {number} of {runs[group]} running {group} of {plan.key} go, the minimum is {minimum}"
-    room, missing = _room(world, service, evicted | drained), _missing(service, evicted)
+            yield f"S3 anew: {number} of {runs[group]} running {group} of {plan.key} go, the minimum is {dict(minimum)}"
+    room, missing = _room(world, service, evicted | drained), _missing(service, minimum, evicted)
     if missing > room:
         yield f"S11 anew: {plan.key} misses {missing} pods, and has room for {room} once {len(evicted)} have gone"
 
 
-def _missing(service: Service, evicted: set[str]) -> int:
+def _missing(service: Service, minimum: Counts, evicted: set[str]) -> int:
     """Pods of the smallest ratio that are not bound; of each group the nearest instances."""
-    assert service.rule is not None
     count = 0
-    for group, number in service.rule.smallest.counts.items():
+    for group, number in minimum.items():
         own = [one for one in service.instances if one.group == group and one.uid not in evicted]
         own = [one for one in own if not (one.owner_deleting or one.owner_finished or one.ended)]
         count += sum(sorted(one.expected - one.bound for one in own)[:number])

@@ -44,7 +44,6 @@ MOST_WORDS = 5
 class Delays(msgspec.Struct, frozen=True):
     """Seconds. `lag` is by how much events may be late, `own` for the controller, `others` for the stand-ins."""
 
-    seed: int = 0
     latency: float = 0.002
     own_lag: float = 0.0
     others_lag: float = 0.0
@@ -69,7 +68,7 @@ def delays_of(seed: int) -> Delays:
     }
     latency = rng.choice([0.001, 0.002, 0.005, 0.02])
     own, others = (rng.choice([0.0, 0.01, 0.1, 0.4]) for _ in range(2))
-    return Delays(seed, latency, own, others, timing)
+    return Delays(latency, own, others, timing)
 
 
 class Late(Interceptor):
