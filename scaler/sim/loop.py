@@ -33,7 +33,7 @@ class _Timer(asyncio.TimerHandle):
     _when: float  # of the base class, the same from Python 3.8 to 3.14
 
     def __lt__(self, other: Any) -> bool:
-        # Asked a million times in a history, so without tuples and calls.
+        # called a million times in a history, so without tuples and calls.
         mine, others = self._when, other._when
         return bool(mine < others or (mine == others and self.tie < other.tie))
 

@@ -207,7 +207,7 @@ class AscendOperator(StandIn):
         for kind in read_replicas(job):
             missing = [pod for name, pod in wanted.items() if _type_of(job, pod) == kind and name not in present]
             if missing:
-                await self._ask_the_gate(job)
+                await self._check_gate(job)
             for pod in missing:
                 await self._create_once(PODS, self._as_made_here(job, pod, clusterd))
 
@@ -227,7 +227,7 @@ class AscendOperator(StandIn):
                 container["env"] = [*(template.get("env") or []), *added]
         return pod
 
-    async def _ask_the_gate(self, job: Object) -> None:
+    async def _check_gate(self, job: Object) -> None:
         """Reads the rule anew every time. Counts PodGroups, the job's own included, whatever their pods do."""
         labels = objects.labels_of(job)
         rule = labels.get(RULE_LABEL)

@@ -195,7 +195,7 @@ class GangScheduler(StandIn):
                 self._kept[name] += amount
 
     def _allocate(self, gang: Gang, room: Room, phase: str) -> dict[str, str]:
-        """Seats for as many as fit, if with those that sit already they are as many as must start together."""
+        """Pod name -> node for as many as fit, if together with the bound ones these are as many as must start."""
         complete = not gang.terminating and len(gang.pods) >= gang.needed
         if phase == "Completed" or not complete or not gang.unbound:
             return {}

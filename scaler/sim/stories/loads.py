@@ -125,7 +125,7 @@ class Load(Model):
     autoscalers: list[Autoscaler] = Field([])
 
     @model_validator(mode="after")
-    def _whom(self) -> Load:
+    def _modelled(self) -> Load:
         for scaler in self.autoscalers:
             if self.ungoverned == (scaler.scales == "service"):
                 raise ValueError("with a rule autoscalers scale the service, without one prefill or decode")

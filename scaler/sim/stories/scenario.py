@@ -304,7 +304,7 @@ class Scenario(Model):
 
     @field_validator("settings")
     @classmethod
-    def _serves_nobody(cls, settings: Settings) -> Settings:
+    def _without_ports(cls, settings: Settings) -> Settings:
         ports = [name for name in ("http_port", "webhook_port") if name in settings.model_fields_set]
         if ports:
             raise ValueError(f"{ports[0]}: nothing is served in virtual time")
