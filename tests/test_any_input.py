@@ -290,10 +290,12 @@ def _pods(on: Rig) -> dict[str, str]:
 
 
 def has_keys(obj: Object) -> bool:
-    """No API server stores conditions without a type under our definition, or could apply to them afterwards."""
+    """No API server stores conditions whose type is no text under our definition, or could apply to them afterwards."""
     status = obj.get("status")
     found = status.get("conditions") if isinstance(status, dict) else None
-    return not isinstance(found, list) or all(isinstance(one, dict) and "type" in one for one in found)
+    return not isinstance(found, list) or all(
+        isinstance(one, dict) and isinstance(one.get("type"), str) for one in found
+    )
 
 
 def play(objects: list[tuple[Resource, Object]]) -> None:
