@@ -58,7 +58,7 @@ def huge_rules(die: random.Random, number: int) -> list[Object]:
 
 def bad_numbers(die: random.Random, number: int) -> list[Object]:
     """Numbers where the scaler reads numbers, of lengths that no number has."""
-    made = [_rule("bad", _small(), **{key: die.choice([DIGITS, "-" + DIGITS]) for key in _ANNOTATIONS})]
+    made = [_rule("bad", jobs.TWO_P_ONE_D, **{key: die.choice([DIGITS, "-" + DIGITS]) for key in _ANNOTATIONS})]
     for index in range(number):
         job = _job(f"p-bad-{index}", "bad")
         job["metadata"]["annotations"] = dict.fromkeys(die.sample(_ANNOTATIONS, 5), DIGITS)
@@ -83,7 +83,8 @@ def crowd(die: random.Random, number: int) -> list[Object]:
     """So many ConfigMaps and jobs, some pods and ElasticServices, each with random labels and annotations of ours."""
     made: list[Object] = []
     for index in range(number):
-        text = die.choice([_small(), "{", json.dumps({"elastic_scaling_list": [die.choice(_TEXTS)] * 50}), _VALUES[-1]])
+        bad = json.dumps({"elastic_scaling_list": [die.choice(_TEXTS)] * 50})
+        text = die.choice([jobs.TWO_P_ONE_D, "{", bad, _VALUES[-1]])
         made += [_rule(f"rule-{index}", text), _job(f"{die.choice('pdx')}-{index}", f"rule-{die.randrange(number)}")]
         if index % 4 == 0:
             made += [_pod(f"pod-{index}", f"rule-{die.randrange(number)}", {}), *_statuses(die, index, number)]
@@ -107,10 +108,6 @@ WRITES: dict[str, Callable[[random.Random, int], list[Object]]] = {
     "hostile rules": huge_rules, "hostile numbers": bad_numbers, "hostile depth": deep, "hostile crowd": crowd,
 }  # fmt: skip
 """Events of that name -> what is written, from a die and a number of objects."""
-
-
-def _small() -> str:
-    return jobs.rule_document({"group0": 2, "group1": 1}, {"group0": 1, "group1": 1})
 
 
 def _rule(name: str, text: str, **annotations: str) -> Object:
