@@ -1,8 +1,8 @@
-"""Code with one mistake in it, and who notices: the histories or tests that are named for it.
+"""Code with one mistake in it, and whether the history or the tests that are named for it notice.
 
     nice python -m tests.mutants [--random N] [WORDS ...]
 
-WORDS choose by name and by who notices; without any all are tried. Mutants of the decision, each a sentence of the
+WORDS are parts of its name or of what notices it; without any all are tried. Mutants of the decision, each a sentence of the
 contract, are noticed by tests (`test_`, tests/decide/mutants.py), those of the controller by histories
 (tests/chaos/mutants.py). The exit code is 1 when one survives.
 """
@@ -46,7 +46,7 @@ class Mutant(NamedTuple):
     old: str
     new: str
     by: str
-    """Who notices: a history (tests.chaos.mutants.failures_of), or names of test files of the decision."""
+    """What notices: a history (tests.chaos.mutants.failures_of), or names of test files of the decision."""
     sentence: str = ""
     """Where the contract says otherwise."""
     also: tuple[Edit, ...] = ()
@@ -122,7 +122,7 @@ def _failing_test(files: list[str]) -> str:
 
 
 def main() -> int:
-    """1 if any mutant survives. SystemExit when who should notice fails without a mistake: it would notice them all."""
+    """1 if any mutant survives. SystemExit when what should notice fails without one."""
     from tests.chaos.mutants import MUTANTS as OF_CONTROLLER
     from tests.chaos.mutants import failures_of
     from tests.decide.mutants import MUTANTS as OF_DECISION
@@ -132,7 +132,7 @@ def main() -> int:
         return next((f"{by}: {failure}" for failure in failures if failure), "")
 
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
-    parser.add_argument("--random", type=int, default=0, metavar="N", help="ask the random schedules below N instead")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="play the random schedules below N instead")
     parser.add_argument("words", nargs="*")
     args = parser.parse_args()
     everything = (*OF_DECISION, *OF_CONTROLLER)

@@ -62,10 +62,10 @@ class Gate(Interceptor):
         """Of the process, which every answer tells the time of the server."""
         self._faults = faults
         self._server = server
-        self._asked: dict[int, float] = {}
+        self._sent_at: dict[int, float] = {}
 
     async def before(self, request: Request) -> None:
-        self._asked[id(request)] = asyncio.get_running_loop().time()
+        self._sent_at[id(request)] = asyncio.get_running_loop().time()
         await self._pass()
         await self._faults.before(request)
         await self._pass()
@@ -74,7 +74,7 @@ class Gate(Interceptor):
         await self._faults.after(request)
         await self._pass()
         if self.clock is not None:
-            took = asyncio.get_running_loop().time() - self._asked.pop(id(request))
+            took = asyncio.get_running_loop().time() - self._sent_at.pop(id(request))
             self.clock.saw(float(int(self._server.now())), took)
 
     async def deliver(self, request: Request, event: Seen) -> bool:
@@ -107,7 +107,7 @@ class Life(SimClient):
         self._chance = random.Random(f"life-{seed}-{name}")
         self.linger = linger
         self.stale = stale
-        self._told: dict[tuple[Resource, str], Page[Any]] = {}
+        self._answers: dict[tuple[Resource, str], Page[Any]] = {}
 
     async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
         """See KubeApi.list; now and then with an answer from before, as from a server that has fallen behind.
@@ -119,10 +119,10 @@ class Life(SimClient):
             return page
         question = (namespace, *map(options.get, ("label_selector", "field_selector", "limit")))
         key = (resource, str(question))
-        if key in self._told and self._chance.random() < self.stale:
+        if key in self._answers and self._chance.random() < self.stale:
             self._writes.counts["stale list"] += 1
-            return self._told[key]
-        self._told[key] = page
+            return self._answers[key]
+        self._answers[key] = page
         return page
 
     async def _write(self, request: Request, effect: Callable[[], Record]) -> Record:
