@@ -2,8 +2,8 @@
 
     nice python -m tests.mutants [--random N] [WORDS ...]
 
-WORDS are parts of its name or of what notices it; without any all are tried. Mutants of the decision, each a sentence of the
-contract, are noticed by tests (`test_`, tests/decide/mutants.py), those of the controller by histories
+WORDS are parts of its name or of what notices it; without any all are tried. Mutants of the decision, each a sentence
+of the contract, are noticed by tests (`test_`, tests/decide/mutants.py), those of the controller by histories
 (tests/chaos/mutants.py). The exit code is 1 when one survives.
 """
 
