@@ -13,9 +13,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (22_160, 14_000),
-    "simulation": (9_990, 9_000),
-    "test helpers": (15_300, 9_000),
+    "controller": (21_080, 14_000),
+    "simulation": (9_350, 9_000),
+    "test helpers": (14_630, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.
