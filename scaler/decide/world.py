@@ -309,7 +309,7 @@ Action = SlotAction | LifeAction
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """Where one instance is and why: exactly one per instance of the snapshot. decide.explain puts it into words."""
+    """Where one instance is and why: exactly one per instance of the service. decide.explain puts it into words."""
 
     uid: str
     name: str

@@ -1,4 +1,4 @@
-"""What admission answers: an AdmissionReview request in, an `Response` out. Pure functions of bytes; none raises.
+"""What admission answers: an AdmissionReview request in, a `Response` out. Pure functions of bytes; none raises.
 
 Four questions: is a pod to be held (the gate), is a job beside Ascend Operator to be moved (its labels into its pod
 templates), is a rule right, and do labels fit their rule. Each reads only the fields it needs and fails open: what it

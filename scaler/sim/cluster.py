@@ -25,7 +25,7 @@ class SimCluster(SimClient):
     make; `latency` is the round trip of a request in seconds; `history` is how many changes per resource can be watched
     again.
     Namespaces come into being when something is created in them, unless `strict_namespaces`: then
-    that is refused, as a real cluster does. `admission` are the webhooks of the cluster (sim.apiserver.admission).
+    that is refused, as a real cluster does. `admission` are the webhooks of the cluster (scaler.sim.webhooks).
     """
 
     def __init__(

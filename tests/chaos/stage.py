@@ -55,7 +55,7 @@ LONGEST_TURN = 0.8
 STORM_WRITES = (100, 45)
 """Write attempts in a minute that are never needed: so many, and so many more per instance. Where all
 pods are refused, each instance is tried six times in a minute, with about seven writes. What users order comes on top
-(tests.chaos.witness.ORDERED)."""
+(tests.chaos.writes.ORDERED)."""
 
 
 def play(made: Schedule, *, keep_trace: bool = False, family: str = "") -> Played:

@@ -2,7 +2,7 @@
 
 A request waits for prefill, is prefilled, waits for a place in decode, and is decoded; first come, first served.
 Amounts are real numbers, and what came in one step is one `Cohort`. What arrived is served, lost, or still there.
-Must not: know of instances, of clocks or of the cluster (scaler.sim.load.loads).
+Must not: know of instances, of clocks or of the cluster (scaler.sim.load.service).
 """
 
 from __future__ import annotations

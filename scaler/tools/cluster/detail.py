@@ -36,7 +36,7 @@ class PodView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class InstanceView(msgspec.Struct, frozen=True, rename="camel"):
-    """One instance as the status says, and its pods as they are seen. `pods_seen`: whether pods could be read."""
+    """One instance as the status says, and its pods as they are seen; none where pods may not be read."""
 
     name: str
     group: str

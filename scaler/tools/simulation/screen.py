@@ -43,7 +43,8 @@ _PER_SECOND = 0.03  # seconds of real time per second of the simulation
 
 
 class Screen:
-    """Hears moments (`tell`) and shows them. `pace` waits between them; `colour` and `board` need a terminal."""
+    """Hears moments (`tell`) and shows them. `paced` waits between them; `live` adds colours and a board, which need a
+    terminal."""
 
     def __init__(self, out: TextIO, timeline: Timeline, *, live: bool, paced: bool) -> None:
         self._out = out
