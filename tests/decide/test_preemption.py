@@ -91,6 +91,14 @@ def test_what_runs_on_was_not_evicted_and_nothing_is_held_against_it(changes: di
     assert reasons(decide(world(ends, nodes="a:8x1", memory=made.memory))) == {"a-p0": Reason.TERMINATING}
 
 
+def test_an_eviction_that_failed_and_is_decided_again_is_remembered_again() -> None:
+    starts = on_nodes("2P > 1P", "p0 a0, p1 a1*", name="a")
+    first = decide(world(starts, HIGHER, nodes="a:8x2"))
+    again = decide(world(starts, HIGHER, nodes="a:8x2", memory=first.memory))
+    assert doings(again) == doings(first) == {"a-p1": "Evict"}
+    assert again.memory.services["default/rule/a"].instances["a-p1"].preempted_for == "default/rule/b"
+
+
 def test_what_does_not_run_goes_before_what_runs_and_lower_priority_before_higher() -> None:
     starts = on_nodes("3P > 1P", "p0 a0, p1 a1*, p2 a2", name="a")
     assert done(starts, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x3") == {"a-p1": "Evict"}
