@@ -253,18 +253,20 @@ class Cache:
 
     def _on_governed(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """A pod that names a rule itself."""
-        if old is None and new is not None and self.pods.version and not new.gated:
+        other = old is None or new is None or old.uid != new.uid
+        governed = new is not None and new.governed is not None
+        if old is not None and (other or not governed):
+            self.pod_instances.ungated.pop(old.uid, None)
+        if new is not None and other and governed and self.pods.version and not new.gated:
             self.pod_instances.ungated[new.uid] = new.name
             self._publish(PodArrivedUngated(new.uid))
-        if new is None and old is not None:
-            self.pod_instances.ungated.pop(old.uid, None)
         for instance, key in self.pod_instances.change(old, new):
             if self.pod_instances.of_service(key):
                 self._remember_service(key)
             else:
                 self._forget_service(key)
             self._publish(InstanceChanged(instance, key))
-        if old is None or new is None or old.uid != new.uid:
+        if other:
             for record in (old, new):
                 self._on_revision(record)
 

@@ -179,7 +179,6 @@ class PodInstances:
 
     def _remove(self, record: PodRecord, membership: Membership) -> None:
         instance = membership.instance
-        self.ungated.pop(record.uid, None)
         known = self._pods.of(instance).get(record.name)
         if known is None or known.uid != record.uid:
             return

@@ -11,7 +11,7 @@ from scaler.clock import seconds_of
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers import pods
 from scaler.informers.cache import Cache
-from scaler.informers.changes import Changes, InstanceChanged, PodChanged, RuleChanged
+from scaler.informers.changes import Changes, InstanceChanged, PodArrivedUngated, PodChanged, RuleChanged
 from scaler.informers.jobs import read_job_record
 from scaler.informers.records import NodeFacts, NodeRecord
 from scaler.names import DELETION_COST, RULE_LABEL
@@ -28,7 +28,7 @@ class Seen:
     def __init__(self) -> None:
         self.dirty: list[ServiceKey] = []
         self.now = 0.0
-        changes = Changes()
+        self.changes = changes = Changes()
         self.cache = Cache(changes, lambda: self.now)
         self.state = ClusterState(self.cache, changes, lambda: self.now)
         changes.subscribe(PodChanged, self.state.on_pod)
@@ -100,6 +100,19 @@ def test_pods_are_counted_by_what_they_do(seen: Seen) -> None:
     seen.pod("p0-worker-0", node="node", phase="Failed")
     found = seen.instance()
     assert (found.pods, found.bound, found.running, found.ready, found.ended) == (2, 2, 1, 1, 1)
+
+
+def test_a_pod_that_follows_another_of_its_name_arrives_like_any_other(seen: Seen) -> None:
+    arrived: list[str] = []
+    seen.changes.subscribe(PodArrivedUngated, lambda change: arrived.append(change.uid))
+    seen.cache.pods.add_scope(None)
+    seen.cache.pods.advance(None, 1)
+    for uid in ("first", "second", "second"):
+        seen.pod("p0-master-0", more={"uid": uid, "labels": {RULE_LABEL: "rule"}})
+    assert arrived == ["first", "second"]
+    assert seen.cache.pod_instances.ungated == {"second": "p0-master-0"}
+    seen.pod("p0-master-0", more={"uid": "second"})
+    assert seen.cache.pod_instances.ungated == {}
 
 
 def test_deleting_an_instance_costs_what_deleting_all_its_pods_does(seen: Seen) -> None:
