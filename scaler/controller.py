@@ -20,8 +20,7 @@ import structlog
 
 from scaler.clock import Clock, Slices
 from scaler.decide.alone import why_not_decided
-from scaler.decide.decide import Cache as Known
-from scaler.decide.decide import decide
+from scaler.decide.decide import Memo, decide
 from scaler.decide.memory import Memory, refuse
 from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
 from scaler.execute.executor import Executor, outcome_line, plan_line
@@ -77,7 +76,7 @@ class Controller:
     def __post_init__(self) -> None:
         self._cache = self.state.cache
         self._memory = Memory()
-        self._known = Known()
+        self._memo = Memo()
         self._failures = 0
         """Decisions in a row that failed for a fault of ours."""
         self._unreported: set[ServiceKey] = set()
@@ -233,12 +232,12 @@ class Controller:
         """A fault of ours is logged and tried again with growing pauses; /snapshots/world has what it was about."""
         try:
             with no_collection():
-                decision = decide(world, self._known)
+                decision = decide(world, self._memo)
         except Exception:
             delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures, 32), LAST_BACKOFF)
             self._failures += 1
             self.metrics.decisions_failed.inc()
-            self._known = Known()
+            self._memo = Memo()
             nodes = len(world.nodes.nodes) if world.nodes is not None else 0
             # Not as an exception: with the locals of every frame a world of thousands would take seconds to print.
             of = {"services": len(world.services), "nodes": nodes}
@@ -295,7 +294,7 @@ class Controller:
                 continue
             if plan.actions and self._acting is not ModeInForce.WATCHES:
                 since = max(self._began, self.queue.dirty_since(plan.key)) if plan.key in self._unreported else started
-                with self._retried("service cannot be read", plan.key):
+                with self._retried("plan cannot begin", plan.key):
                     self.services.assume(plan, world.now)
                     self.queue.hold(plan.key)
                     begun.add(plan.key)

@@ -2,7 +2,7 @@
 
     look at each service (demand) -> weigh them against each other (arbitration) -> one plan each, and the next memory
 
-The same world gives the same decision, byte for byte. A `Cache` saves time only.
+The same world gives the same decision, byte for byte. A `Memo` saves time only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scaler.decide.reservations import Sources
 from scaler.decide.world import NOBODY, Decision, Plan, ServiceKey, Tally, World
 
 
-class Cache:
+class Memo:
     """What saves time from one decision to the next. The answers are the same without it."""
 
     def __init__(self) -> None:
@@ -38,14 +38,14 @@ class Cache:
         """Services that are not weighed for a while, because that failed."""
 
 
-def decide(world: World, cache: Cache | None = None) -> Decision:
+def decide(world: World, memo: Memo | None = None) -> Decision:
     """What to do about every service of the world, and what to remember for the next decision."""
-    cache = cache or Cache()
-    demands, cache.demands = cache.demands, None  # a decision that fails leaves nothing behind
+    memo = memo or Memo()
+    demands, memo.demands = memo.demands, None  # a decision that fails leaves nothing behind
     if demands is None or not demands.holds_in(world):
-        demands, cache.parts = Demands(world), {}
-    made = _Pass(world, cache, demands).decide()
-    cache.demands = demands
+        demands, memo.parts = Demands(world), {}
+    made = _Pass(world, memo, demands).decide()
+    memo.demands = demands
     return made
 
 
@@ -68,9 +68,9 @@ class _Part(msgspec.Struct, eq=False):
 class _Pass:
     """The working state of one decision."""
 
-    def __init__(self, world: World, cache: Cache, demands: Demands) -> None:
-        self.world, self.cache, self.demands = world, cache, demands
-        cache.undecided = {key: one for key, one in cache.undecided.items() if world.now < one.until}
+    def __init__(self, world: World, memo: Memo, demands: Demands) -> None:
+        self.world, self.memo, self.demands = world, memo, demands
+        memo.undecided = {key: one for key, one in memo.undecided.items() if world.now < one.until}
         changed, came_or_went = demands.follow(world)
         self.changed = set(changed)
         self.drafts: dict[int, Draft] = {}
@@ -78,13 +78,13 @@ class _Pass:
         self.undecided: dict[int, NotDecided] = {at: failed for at in changed if (failed := demands.all[at].failed)}
         """Those that are not decided about, because that failed."""
         nodes = (world.nodes if demands.weighs else None) or Nodes()
-        self.node_index = cache.node_index = cache.node_index.after(nodes)
-        known, makes, index = cache.neighbours, demands.makes, self.node_index
+        self.node_index = memo.node_index = memo.node_index.after(nodes)
+        known, makes, index = memo.neighbours, demands.makes, self.node_index
         if known is None or known.makes != makes or known.node_classes != index.classes:
-            known, cache.parts = Neighbours(makes, index), {}
+            known, memo.parts = Neighbours(makes, index), {}
         elif came_or_went or index.changed is None:
-            cache.parts = {}
-        self.neighbours = cache.neighbours = known
+            memo.parts = {}
+        self.neighbours = memo.neighbours = known
         probed = (demands.all[at].demand.memory for at in demands.probed)
         self.probing = any(turn.is_probing(memory, self.world) for memory in probed)
         assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
@@ -94,7 +94,7 @@ class _Pass:
 
     def decide(self) -> Decision:
         world, demands = self.world, self.demands
-        parts = self.cache.parts = self._arbitrated()
+        parts = self.memo.parts = self._arbitrated()
         for at in self.changed:
             if not demands.all[at].weighed:
                 self._decide_alone(at)
@@ -121,7 +121,7 @@ class _Pass:
     def _plans(self) -> tuple[Plan, ...]:
         """The same objects as last time where nothing changed."""
         ruled = self.demands.ruled
-        unchanged = {at for part in self.cache.parts.values() for at in (*part.drafts, *part.undecided)}
+        unchanged = {at for part in self.memo.parts.values() for at in (*part.drafts, *part.undecided)}
         for at in {*self.changed, *self.drafts, *self.undecided, *(ruled - unchanged)}:
             known, draft = self.demands.all[at], self.drafts.get(at)
             ruling: object = draft.ruling if draft is not None and any(draft.ruling) else None
@@ -156,7 +156,7 @@ class _Pass:
         touched |= {of_class[one] for one in self.node_index.changed or () if one in of_class}
         parts = {}
         for number, active in self._by_part(sorted(self.demands.active)).items():
-            part = self.cache.parts.get(number)
+            part = self.memo.parts.get(number)
             if part is None or number in touched or not self._holds(part):
                 part = self._arbitrate_most(number, active)
                 self.drafts |= part.drafts
@@ -184,7 +184,7 @@ class _Pass:
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
         """All but those at which it fails; where they are many, none."""
-        known, before = self.demands.all, self.cache.undecided
+        known, before = self.demands.all, self.memo.undecided
         positions = self._positions[number] if before else []
         found = {at: before[key] for at in positions if (key := known[at].demand.service.key) in before}
         self.undecided |= found
