@@ -7,8 +7,8 @@ import asyncio
 from scaler.clock import Clock
 from scaler.kube.api import DEPLOYMENTS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import Mirror
 from scaler.sim.actors.operator import NAMESPACE, AscendOperator
+from scaler.sim.actors.stand_in import Mirror
 from tests.sim import manifests
 
 DEPLOYMENT = "ascend-operator-manager"

@@ -17,7 +17,7 @@ import msgspec
 from scaler.clock import Clock
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.apiserver.reading import Seen
+from scaler.sim.apiserver.list_watch import Seen
 
 
 class Fault(StrEnum):

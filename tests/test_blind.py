@@ -21,7 +21,7 @@ from scaler.names import BLIND_SINCE, SEEN_BY
 from scaler.serve.health import STALLED_AFTER
 from scaler.settings import Settings
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.apiserver.reading import Seen
+from scaler.sim.apiserver.list_watch import Seen
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map

@@ -13,7 +13,7 @@ from scaler.kube.api import NODES, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.settings import Settings
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.apiserver.reading import Seen
+from scaler.sim.apiserver.list_watch import Seen
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import node

@@ -19,7 +19,7 @@ from scaler.kube.api import ASCEND_JOBS, EVENTS, POD_GROUPS, PODS, SERVICES
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.apiserver.reading import Seen
+from scaler.sim.apiserver.list_watch import Seen
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
 from tests.rig import Rig, rig

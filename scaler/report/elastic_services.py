@@ -36,7 +36,7 @@ _NEW = ("selector", "wanted")
 _UNDECLARED = "field not declared in schema"
 
 
-class _Known(msgspec.Struct, frozen=True, gc=False):
+class _LastWritten(msgspec.Struct, frozen=True, gc=False):
     """Of one object: its name, and its status as it was written last, compressed. Without uid it is not known whether
     the object is there, and whether the status is still the same."""
 
@@ -63,7 +63,7 @@ class StatusWriter:
         self._clock = clock
         self._metrics = metrics
         self._absent = absent
-        self._known: dict[ServiceKey, _Known] = {}
+        self._last_written: dict[ServiceKey, _LastWritten] = {}
         self._left_out = False
         """Whether some status was not written because there is no such kind."""
         self._is_old = False
@@ -71,8 +71,8 @@ class StatusWriter:
 
     def subject(self, key: ServiceKey) -> Subject | None:
         """The object of events about the service; None while none is known."""
-        known = self._known.get(key)
-        return _subject(key, known) if known is not None and known.uid else None
+        last = self._last_written.get(key)
+        return _subject(key, last) if last is not None and last.uid else None
 
     def appeared(self) -> bool:
         """Whether they can be written now, and what was left out before has to be written."""
@@ -99,7 +99,7 @@ class StatusWriter:
     async def remove(self, key: ServiceKey) -> None:
         """Delete what is ours about a service that is no more. An object of a user, or one with a number in
         `spec.replicas`, stays and says that there are no jobs."""
-        self._known.pop(key, None)
+        self._last_written.pop(key, None)
         if self._cache.has_instances(key):
             return
         records = list(self._cache.elastic_services.of(key))
@@ -118,38 +118,38 @@ class StatusWriter:
 
     async def tidy(self, key: ServiceKey) -> None:
         """Delete what else is ours about the service than the object that counts."""
-        known = self._known.get(key, _Known())
-        for record in self._cache.elastic_services.of(key) if known.uid else ():
-            if record.ours and record.uid != known.uid:
+        last = self._last_written.get(key, _LastWritten())
+        for record in self._cache.elastic_services.of(key) if last.uid else ():
+            if record.ours and record.uid != last.uid:
                 await self._delete(record)
 
     def changed(self, change: ElasticServiceChanged) -> None:
         """There may be none any more, or one with another status than the one written last."""
         key = change.service
-        known = self._known.get(key)
-        if known is not None and (change.went_back or not self._cache.elastic_services.of(key)):
-            self._known[key] = msgspec.structs.replace(known, uid="")
+        last = self._last_written.get(key)
+        if last is not None and (change.went_back or not self._cache.elastic_services.of(key)):
+            self._last_written[key] = msgspec.structs.replace(last, uid="")
 
     async def _put(self, key: ServiceKey, report: ServiceReport) -> list[Event]:
         record = next(iter(self._cache.elastic_services.of(key)), None)
-        known = self._known.get(key, _Known())
-        before = known.status
+        last = self._last_written.get(key, _LastWritten())
+        before = last.status
         current: object = before
-        if not known.uid or (record is not None and record.uid != known.uid):
+        if not last.uid or (record is not None and record.uid != last.uid):
             there = await self._found(key, record)
             current = there.get("status")
             before = before or valid_status(current)
-            known = msgspec.structs.replace(known, name=there["metadata"]["name"], uid=there["metadata"]["uid"])
+            last = msgspec.structs.replace(last, name=there["metadata"]["name"], uid=there["metadata"]["uid"])
         generation = record.generation if record is not None else 1
         if record is not None and record.replicas != report.service.replicas:
             generation = before.get("observedGeneration", 0)  # it is not decided on yet
         status = status_of(report, before, self._clock.timestamp(), generation=generation)
         if status != current:
-            self._known[key] = msgspec.structs.replace(known, uid="")  # after an error nothing is known
-            await self._apply(key, known.name, status)
-        self._known[key] = _Known(known.name, known.uid, zlib.compress(msgspec.json.encode(status), 1))
+            self._last_written[key] = msgspec.structs.replace(last, uid="")  # after an error nothing is known
+            await self._apply(key, last.name, status)
+        self._last_written[key] = _LastWritten(last.name, last.uid, zlib.compress(msgspec.json.encode(status), 1))
         return [
-            Event(_subject(key, known), str(reason), message, reason in WARNINGS)
+            Event(_subject(key, last), str(reason), message, reason in WARNINGS)
             for reason, message in service_events(before, status)
         ]
 
@@ -203,8 +203,8 @@ class StatusWriter:
         )
 
 
-def _subject(key: ServiceKey, known: _Known) -> Subject:
-    return Subject(ELASTIC_SERVICES, key.namespace, known.name, known.uid)
+def _subject(key: ServiceKey, last: _LastWritten) -> Subject:
+    return Subject(ELASTIC_SERVICES, key.namespace, last.name, last.uid)
 
 
 def names_of(key: ServiceKey) -> tuple[str, str]:

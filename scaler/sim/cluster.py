@@ -13,7 +13,7 @@ from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Object, Res
 from scaler.kube.errors import AlreadyExistsError
 from scaler.sim.apiserver.client import Interceptor, SimClient, Write
 from scaler.sim.apiserver.crds import definitions, workload_definitions
-from scaler.sim.apiserver.reading import Query
+from scaler.sim.apiserver.list_watch import Query
 from scaler.sim.apiserver.server import ApiServer, Hook
 from scaler.sim.apiserver.store import Backup, Change
 

@@ -79,7 +79,7 @@ async def _asked(args: argparse.Namespace) -> Forecast | None:
 async def forecast(access: Access, nodes: tuple[str, ...]) -> Forecast:
     """What a drain of these nodes together would do. Raises KubeError and UnknownNodeError."""
     from scaler.tools.cluster.notes import gap_words  # noqa: PLC0415
-    from scaler.tools.cluster.reading import Cluster, ask  # noqa: PLC0415
+    from scaler.tools.cluster.view import Cluster, ask  # noqa: PLC0415
     from scaler.tools.draining.evictions import evictions  # noqa: PLC0415
     from scaler.tools.draining.foresee import foresee  # noqa: PLC0415
 

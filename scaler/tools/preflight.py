@@ -49,9 +49,9 @@ async def _checked(args: argparse.Namespace) -> list[Check] | None:
     """None where the cluster cannot be read; that is said on stderr."""
     from scaler.kube.errors import KubeError  # noqa: PLC0415 - `scaler preflight --help` stays fast
     from scaler.tools.checks.judgement import judge  # noqa: PLC0415
-    from scaler.tools.checks.reading import read  # noqa: PLC0415
+    from scaler.tools.checks.read_picture import read  # noqa: PLC0415
     from scaler.tools.cluster.access import complaint, opened  # noqa: PLC0415
-    from scaler.tools.cluster.reading import ask  # noqa: PLC0415
+    from scaler.tools.cluster.view import ask  # noqa: PLC0415
 
     try:
         async with opened(args) as access:

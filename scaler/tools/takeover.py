@@ -52,7 +52,7 @@ async def _check(args: argparse.Namespace, settings: Settings) -> Report | None:
     """None when the cluster cannot be read; that is said on stderr."""
     from scaler.kube.errors import KubeError  # noqa: PLC0415 - `scaler takeover --help` stays fast
     from scaler.tools.cluster.access import complaint, first, opened  # noqa: PLC0415
-    from scaler.tools.cluster.reading import ask  # noqa: PLC0415
+    from scaler.tools.cluster.view import ask  # noqa: PLC0415
     from scaler.tools.takeover_check import NotReadableError, check  # noqa: PLC0415
 
     try:

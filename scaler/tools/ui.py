@@ -77,7 +77,7 @@ def end_on_signals() -> None:
 
 async def _show(access: Access, args: argparse.Namespace) -> None:
     from scaler.kube.client import HttpKubeApi  # noqa: PLC0415
-    from scaler.tools.cluster.reading import Cluster, ask, reach  # noqa: PLC0415
+    from scaler.tools.cluster.view import Cluster, ask, reach  # noqa: PLC0415
     from scaler.tools.page import server  # noqa: PLC0415
     from scaler.tools.page.guard import new_token  # noqa: PLC0415
     from scaler.tools.page.prometheus import Prometheus  # noqa: PLC0415

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scaler.clock import Clock, seconds_of
 from scaler.kube.api import PODS, KubeApi, Object, PatchType
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn, key_of
+from scaler.sim.actors.stand_in import StandIn, key_of
 from scaler.sim.apiserver.server import Review
 from tests.chaos.view import gates_of
 

@@ -30,7 +30,7 @@ from scaler.kube.api import (
 from scaler.kube.errors import KubeError
 from scaler.settings import Mode
 from scaler.sim.apiserver.client import Interceptor, Request, SimClient
-from scaler.sim.apiserver.reading import Seen
+from scaler.sim.apiserver.list_watch import Seen
 from scaler.sim.apiserver.store import Record
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import real_controller

@@ -18,9 +18,9 @@ from scaler.kube.api import NAMESPACES
 from scaler.kube.writer import JITTER
 from scaler.settings import Mode
 from scaler.sim import loop
-from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import node_object
+from scaler.sim.actors.stand_in import Actor
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, real_controller
 from tests import jobs

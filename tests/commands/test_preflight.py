@@ -46,7 +46,7 @@ from scaler.tools.checks import admission, faults, install, platform, rights, se
 from scaler.tools.checks.finding import Check, Finding, Level
 from scaler.tools.checks.judgement import CHECKS, judge
 from scaler.tools.checks.picture import Install, Linted, Picture, Right, tag_of
-from scaler.tools.checks.reading import install_of, read
+from scaler.tools.checks.read_picture import install_of, read
 from scaler.tools.cluster.leader import Leader, Leaders
 from tests.commands.test_cluster import RULE, Forbidden
 from tests.jobs import job

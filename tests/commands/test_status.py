@@ -26,8 +26,8 @@ from scaler.sim.loop import run
 from scaler.tools.cluster import screen
 from scaler.tools.cluster.access import Access
 from scaler.tools.cluster.detail import InstanceView, ServiceDetail, detail_of, largest_wanted, urgency, wanted
-from scaler.tools.cluster.reading import ServiceView
 from scaler.tools.cluster.tables import Style, overview, tone, tree
+from scaler.tools.cluster.view import ServiceView
 from scaler.tools.console import age, clean, console, show
 from scaler.tools.output import written
 from tests.builders import service

@@ -21,7 +21,7 @@ from scaler.tools.answers.labels import key_checks
 from scaler.tools.answers.scale import look, scale_checks
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.access import Access
-from scaler.tools.cluster.reading import ServiceView
+from scaler.tools.cluster.view import ServiceView
 from scaler.tools.console import console, show
 from scaler.tools.diagnosis import Standing
 from tests import jobs

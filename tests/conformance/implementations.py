@@ -21,7 +21,7 @@ from scaler.kube.errors import AlreadyExistsError, KubeError
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.apiserver.facade import kubeconfig, serve
-from scaler.sim.apiserver.reading import Watch
+from scaler.sim.apiserver.list_watch import Watch
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.conformance.harness import Case, Cluster, eventually

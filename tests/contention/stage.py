@@ -21,7 +21,7 @@ from scaler.kube.api import EventType, KubeApi
 from scaler.sim import loop
 from scaler.sim.actors.faulty_api import Curses, FaultyApi
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.apiserver.reading import Seen as SeenEvent
+from scaler.sim.apiserver.list_watch import Seen as SeenEvent
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, START, World, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario

@@ -19,11 +19,11 @@ from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.kube.api import ELASTIC_SERVICES, KubeApi
 from scaler.settings import Settings
-from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.actors.stand_in import StandIn
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.play import World
 from scaler.sim.stories.recorder import Recorder

@@ -21,12 +21,12 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, P
 from scaler.kube.errors import AlreadyExistsError
 from scaler.names import RULE_KEY, RULE_LABEL
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import Mirror, StandIn, merge
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.actors.stand_in import Mirror, StandIn, merge
 from scaler.sim.actors.volcano import PodGroups, VolcanoJobs
 from scaler.sim.stories.instances import Condition, InstanceView, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests

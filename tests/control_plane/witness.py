@@ -18,7 +18,7 @@ from typing import TypeVar
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi, Resource
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import Mirror, StandIn
+from scaler.sim.actors.stand_in import Mirror, StandIn
 from scaler.sim.stories.instances import Condition, InstanceView, census
 from tests.decide.contract import target_of
 

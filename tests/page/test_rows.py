@@ -13,7 +13,7 @@ from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, Object, 
 from scaler.report.service_status import status_of
 from scaler.rules.rule import ALL
 from scaler.sim.loop import run
-from scaler.tools.cluster.reading import Cluster, ServiceView
+from scaler.tools.cluster.view import Cluster, ServiceView
 from scaler.tools.page import views
 from scaler.tools.page.board import Board, row_of
 from scaler.tools.page.feed import Feed

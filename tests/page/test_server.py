@@ -17,7 +17,7 @@ from scaler.clock import Clock
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PatchType
 from scaler.sim.cluster import SimCluster
-from scaler.tools.cluster.reading import Cluster
+from scaler.tools.cluster.view import Cluster
 from scaler.tools.page.guard import HEADERS
 from scaler.tools.page.prometheus import MOST_BYTES, Prometheus
 from scaler.tools.page.server import Page, keep_up, served

@@ -35,7 +35,7 @@ from scaler.report.service_status import (
 )
 from scaler.rules.rule import ALL, RuleOptions
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.apiserver.reading import label_predicate
+from scaler.sim.apiserver.list_watch import label_predicate
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.builders import NOW, decision, instance, plan, service

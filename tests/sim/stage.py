@@ -9,8 +9,8 @@ from typing import Any
 from scaler.clock import Clock
 from scaler.kube.api import NODES, POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.nodes import NodeSpec, add_node, ready_condition
+from scaler.sim.actors.stand_in import Actor
 from scaler.sim.apiserver.server import Hook
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import START

@@ -10,9 +10,9 @@ import pytest
 from scaler.kube.api import DEPLOYMENTS, PODS, Object
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.controller import Mirror
 from scaler.sim.actors.leader_worker_sets import label_member
 from scaler.sim.actors.owners import WhenUsed, owners
+from scaler.sim.actors.stand_in import Mirror
 from scaler.sim.actors.volcano import PodGroups
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run

@@ -5,12 +5,12 @@ from __future__ import annotations
 from scaler.clock import Clock
 from scaler.kube.api import KubeApi
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.nodes import NodeLifecycle
 from scaler.sim.actors.owners import owners as owners_of_pods
 from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.actors.stand_in import Actor
 from tests.deployed_operator import DeployedOperator
 
 TIMINGS = KubeletTimings(start=(1.0, 3.0), ready=(1.0, 4.0), stop=(0.5, 2.0), crash_backoff=2.0)

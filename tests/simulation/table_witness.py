@@ -10,7 +10,7 @@ import json
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn
+from scaler.sim.actors.stand_in import StandIn
 from scaler.sim.stories.play import START
 
 GRACE = 0.5

@@ -13,8 +13,8 @@ from typing import Any
 
 from scaler.kube.api import CONFIG_MAPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.devices import DEVICE_NAMESPACE, DEVICE_PREFIX, NODE_NAMESPACE, NODE_PREFIX, put
+from scaler.sim.actors.stand_in import StandIn
 
 RINGS_PREFIX = "rings-config-"
 LABELS = {"mx-consumer-volcano": "true"}

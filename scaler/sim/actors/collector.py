@@ -14,7 +14,7 @@ from scaler.kube import api
 from scaler.kube.api import KubeApi, Object, Resource
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import Controller
+from scaler.sim.actors.stand_in import StandInController
 from scaler.sim.apiserver.kinds import WORKLOADS
 
 WATCHED: tuple[Resource, ...] = (
@@ -29,7 +29,7 @@ _ORPHAN = "orphan"
 Entry = tuple[Resource, Object]
 
 
-class GarbageCollector(Controller):
+class GarbageCollector(StandInController):
     """Deletes nothing before all resources have been listed once."""
 
     follows = WATCHED

@@ -13,8 +13,8 @@ import msgspec
 from scaler.clock import seconds_of
 from scaler.kube.api import DEPLOYMENTS, PODS, REPLICA_SETS, Object
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.controller import Controller
 from scaler.sim.actors.placement import matches
+from scaler.sim.actors.stand_in import StandInController
 
 HASH = "pod-template-hash"
 _DESIRED = "deployment.kubernetes.io/desired-replicas"
@@ -65,7 +65,7 @@ Sizes = dict[str, int]
 """ReplicaSet name -> its new number of replicas."""
 
 
-class Deployments(Controller):
+class Deployments(StandInController):
     """Follows all Deployments and their ReplicaSets; pods only to see when those of a Recreate are gone."""
 
     follows = (DEPLOYMENTS, REPLICA_SETS, PODS)
@@ -221,7 +221,7 @@ def _status(rollout: Rollout) -> Object:
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-class ReplicaSets(Controller):
+class ReplicaSets(StandInController):
     follows = (REPLICA_SETS, PODS)
 
     async def keep(self, owner: Object) -> None:

@@ -21,7 +21,7 @@ from scaler.clock import Clock, rfc3339
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn, merge
+from scaler.sim.actors.stand_in import StandIn, merge
 from scaler.sim.stories.manifests import ensure_namespace
 
 REAL = "huawei.com/AscendReal"

@@ -14,8 +14,8 @@ from collections import defaultdict
 from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import RETRY, Key, StandIn, key_of
 from scaler.sim.actors.devices import DEVICE_PREFIX, NODE_PREFIX, given_chips, reported
+from scaler.sim.actors.stand_in import RETRY, Key, StandIn, key_of
 
 
 class FaultActor(StandIn):

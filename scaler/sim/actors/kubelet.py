@@ -15,9 +15,9 @@ from pydantic import Field
 from scaler.clock import Clock, rfc3339, seconds_of
 from scaler.kube.api import NODES, PODS, KubeApi, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn, merge
 from scaler.sim.actors.devices import host_address, pod_address
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
+from scaler.sim.actors.stand_in import StandIn, merge
 from scaler.sim.stories.fields import Model, Range, Seconds
 
 

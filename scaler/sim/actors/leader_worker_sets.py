@@ -19,7 +19,7 @@ import msgspec
 from scaler.kube.api import LEADER_WORKER_SETS, POD_GROUPS, PODS, STATEFUL_SETS, KubeApi, Object
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.controller import Controller, key_of
+from scaler.sim.actors.stand_in import StandInController, key_of
 from scaler.sim.actors.stateful_sets import ordinal_of
 from scaler.sim.apiserver.server import Review
 
@@ -50,7 +50,7 @@ class Leaders(msgspec.Struct, frozen=True):
     replicas: int
 
 
-class LeaderWorkerSets(Controller):
+class LeaderWorkerSets(StandInController):
     """Follows all LeaderWorkerSets. `gang`: a PodGroup per group, made together with its workers."""
 
     follows = (LEADER_WORKER_SETS, STATEFUL_SETS, PODS, POD_GROUPS)

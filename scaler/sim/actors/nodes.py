@@ -13,9 +13,9 @@ from scaler.clock import Clock
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn
 from scaler.sim.actors.devices import host_address
 from scaler.sim.actors.kubelet import write_status
+from scaler.sim.actors.stand_in import StandIn
 
 
 class NodeSpec(msgspec.Struct, frozen=True):

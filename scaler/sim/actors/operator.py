@@ -36,9 +36,9 @@ from scaler.ranktables.tables import member_of
 from scaler.rules.jobspec import CONTAINER, read_replicas
 from scaler.sim.actors import objects
 from scaler.sim.actors import operator_rules as rules
-from scaler.sim.actors.controller import Key, StandIn, key_of
 from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
 from scaler.sim.actors.operator_rules import Condition, OperatorCrashError, Retries, may_create
+from scaler.sim.actors.stand_in import Key, StandIn, key_of
 from scaler.workloads import ascendjob_objects as made
 from scaler.workloads.ascendjob import read_job
 

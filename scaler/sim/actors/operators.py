@@ -16,7 +16,7 @@ from typing import Any
 
 from scaler.kube.api import DEPLOYMENTS, LEADER_WORKER_SETS, POD_GROUPS, STATEFUL_SETS, KubeApi, Object, Resource
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.controller import Controller
+from scaler.sim.actors.stand_in import StandInController
 from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFER_SERVICES, INFERENCE_SERVICES, INSTANCE_SETS
 
 _PREFIX = "infer.huawei.com/"
@@ -30,7 +30,7 @@ GANG = _PREFIX + "gang-schedule"
 _FAULTS = "fault-scheduling"
 
 
-class InferOperator(Controller):
+class InferOperator(StandInController):
     follows = (INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, STATEFUL_SETS, DEPLOYMENTS, POD_GROUPS)
 
     async def reconcile(self) -> None:
@@ -112,7 +112,7 @@ _NO_POD_SPEC = frozenset(
 )
 
 
-class Ome(Controller):
+class Ome(StandInController):
     follows = (INFERENCE_SERVICES, DEPLOYMENTS, LEADER_WORKER_SETS)
 
     def __init__(self, api: KubeApi) -> None:

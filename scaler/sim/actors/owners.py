@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Resource
-from scaler.sim.actors.controller import Actor, Mirror
 from scaler.sim.actors.deployments import Deployments, ReplicaSets
 from scaler.sim.actors.leader_worker_sets import LeaderWorkerSets
 from scaler.sim.actors.operators import InferOperator, Ome
+from scaler.sim.actors.stand_in import Actor, Mirror
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.actors.storm_services import StormServices
 from scaler.sim.actors.volcano import PodGroups, VolcanoJobs

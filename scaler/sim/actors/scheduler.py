@@ -19,9 +19,9 @@ from collections import defaultdict
 from scaler.kube.api import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, REPLICA_SETS, KubeApi, Object
 from scaler.kube.errors import KubeError
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn, key_of, merge
 from scaler.sim.actors.faulty_api import Curses, Never
 from scaler.sim.actors.placement import Room
+from scaler.sim.actors.stand_in import StandIn, key_of, merge
 from scaler.sim.apiserver.kinds import BINDINGS
 
 _MIN_AVAILABLE = "huawei.com/schedule_minAvailable"

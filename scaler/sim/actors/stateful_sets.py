@@ -14,7 +14,7 @@ import msgspec
 
 from scaler.kube.api import PODS, STATEFUL_SETS, KubeApi, Object
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.controller import Controller
+from scaler.sim.actors.stand_in import StandInController
 
 REVISION = "controller-revision-hash"
 
@@ -26,7 +26,7 @@ class Replicas(msgspec.Struct, frozen=True):
     condemned: dict[int, Object]
 
 
-class StatefulSets(Controller):
+class StatefulSets(StandInController):
     """Follows all StatefulSets and their pods. `counts_unavailable`: as since Kubernetes 1.35."""
 
     follows = (STATEFUL_SETS, PODS)

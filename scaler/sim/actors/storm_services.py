@@ -16,8 +16,8 @@ import msgspec
 
 from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, Object, Resource
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.controller import Controller
 from scaler.sim.actors.making import add_environment, shortened
+from scaler.sim.actors.stand_in import StandInController
 from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
 
 STORM_SERVICE = "storm-service-name"
@@ -31,7 +31,7 @@ ROLE_SET_INDEX = _PREFIX + "roleset-index"
 _REVISION = "storm-service-revision"
 
 
-class StormServices(Controller):
+class StormServices(StandInController):
     """All three controllers, as AIBrix runs them in one process."""
 
     follows = (STORM_SERVICES, ROLE_SETS, POD_SETS, PODS, POD_GROUPS)

@@ -16,7 +16,7 @@ import msgspec
 
 from scaler.kube.api import POD_GROUPS, PODS, REPLICA_SETS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi, Object, Resource
 from scaler.sim.actors import making, objects
-from scaler.sim.actors.controller import Controller
+from scaler.sim.actors.stand_in import StandInController
 
 JOB_NAME = "volcano.sh/job-name"
 JOB_VERSION = "volcano.sh/job-version"
@@ -37,7 +37,7 @@ class PodEvent(msgspec.Struct, frozen=True):
     pod: str
 
 
-class VolcanoJobs(Controller):
+class VolcanoJobs(StandInController):
     follows = (VOLCANO_JOBS, PODS, POD_GROUPS)
 
     def __init__(self, api: KubeApi) -> None:
@@ -189,7 +189,7 @@ def _status(job: Object, pods: list[Object]) -> Object:
 _WITH_REPLICAS: dict[str, Resource] = {resource.kind: resource for resource in (REPLICA_SETS, STATEFUL_SETS)}
 
 
-class PodGroups(Controller):
+class PodGroups(StandInController):
     """Follows the pods that Volcano schedules. The PodGroup of an owner that was scaled to nothing goes."""
 
     follows = (PODS, POD_GROUPS, REPLICA_SETS, STATEFUL_SETS)

@@ -14,7 +14,7 @@ import msgspec
 from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Refused, Resource, WatchEvent
 from scaler.kube.errors import KubeError
 from scaler.kube.wire import refused_of
-from scaler.sim.apiserver.reading import Query, Seen, Watch
+from scaler.sim.apiserver.list_watch import Query, Seen, Watch
 from scaler.sim.apiserver.server import ApiServer
 from scaler.sim.apiserver.store import Record
 

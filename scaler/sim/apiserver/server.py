@@ -18,10 +18,10 @@ import msgspec
 from scaler.clock import Clock, rfc3339
 from scaler.kube.api import NAMESPACES, OWN, PODS, Apply, Object, Page, PatchType, Resource
 from scaler.kube.errors import BadRequestError
-from scaler.sim.apiserver import deletion, pods, reading, refusals, scale, schema, strategies
+from scaler.sim.apiserver import deletion, list_watch, pods, refusals, scale, schema, strategies
 from scaler.sim.apiserver.kinds import BINDINGS, Catalog, Kind
+from scaler.sim.apiserver.list_watch import Query
 from scaler.sim.apiserver.patches import FieldManagers, applied, json_patch, merge_patch, strategic_merge
-from scaler.sim.apiserver.reading import Query
 from scaler.sim.apiserver.scale import SCALE
 from scaler.sim.apiserver.store import Key, Record, Store
 
@@ -72,7 +72,7 @@ class ApiServer:
         return scale.shown(kind, record) if subresource == SCALE else record
 
     def list(self, resource: Resource, namespace: str | None, query: Query) -> Page[Record]:
-        return reading.list_page(self.store, self.catalog.find(resource), namespace, query)
+        return list_watch.list_page(self.store, self.catalog.find(resource), namespace, query)
 
     def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Record:
         if resource.kind == BINDINGS.kind:

@@ -27,7 +27,6 @@ from scaler.sim import loop
 from scaler.sim.actors import objects
 from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.controller import Actor
 from scaler.sim.actors.devices import DevicePlugin
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import Curses, FaultyApi
@@ -38,6 +37,7 @@ from scaler.sim.actors.nodes import NodeLifecycle, add_node
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.owners import owners
 from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.actors.stand_in import Actor
 from scaler.sim.cluster import SimCluster
 from scaler.sim.load.service import LoadedService
 from scaler.sim.stories.events import Happenings, RunController, node_specs

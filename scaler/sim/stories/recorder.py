@@ -19,7 +19,7 @@ from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOB
 from scaler.report.reporter import PASSING, PATIENCE
 from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
-from scaler.sim.actors.controller import StandIn
+from scaler.sim.actors.stand_in import StandIn
 from scaler.sim.stories.instances import census, instance_of, labelled, service_of
 from scaler.sim.stories.timeline import Moment, MomentKind, Timeline, counts_text
 

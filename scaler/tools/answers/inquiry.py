@@ -12,7 +12,7 @@ from scaler.tools.answers.subject import Subject, find, near_names
 from scaler.tools.cluster.access import Access
 from scaler.tools.cluster.leader import leaders
 from scaler.tools.cluster.notes import absent_scaler, gap_words
-from scaler.tools.cluster.reading import Cluster, ask, reach
+from scaler.tools.cluster.view import Cluster, ask, reach
 from scaler.tools.diagnosis import Check, Standing
 
 

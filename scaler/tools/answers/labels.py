@@ -10,7 +10,7 @@ from scaler.names import GROUP_LABEL, JOB_ID_LABEL, PREFIX, RULE_KEY, RULE_LABEL
 from scaler.rules.labels import group_finding
 from scaler.rules.values import as_text, at
 from scaler.tools.answers.subject import Subject
-from scaler.tools.cluster.reading import Cluster
+from scaler.tools.cluster.view import Cluster
 from scaler.tools.diagnosis import Check, Standing
 from scaler.tools.linting.slips import all_label_faults, app_faults
 from scaler.workloads.ascendjob import APP_LABEL

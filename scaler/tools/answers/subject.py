@@ -24,7 +24,7 @@ from scaler.kube.api import (
 )
 from scaler.kube.errors import ForbiddenError, NotFoundError, StatusError
 from scaler.rules.values import as_list, as_text, at
-from scaler.tools.cluster.reading import Cluster, ServiceView
+from scaler.tools.cluster.view import Cluster, ServiceView
 from scaler.workloads.membership import identity
 
 MAKERS = (ASCEND_JOBS, VOLCANO_JOBS, DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, PODS)

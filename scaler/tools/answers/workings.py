@@ -26,8 +26,8 @@ from scaler.rules.values import as_list, as_text, at
 from scaler.tools.answers import scale
 from scaler.tools.answers.subject import Subject
 from scaler.tools.cluster.detail import node_trouble, standing
-from scaler.tools.cluster.reading import Cluster
 from scaler.tools.cluster.records import EventRecord, condition
+from scaler.tools.cluster.view import Cluster
 from scaler.tools.diagnosis import Check, Standing
 
 MOST_INSTANCES = 4

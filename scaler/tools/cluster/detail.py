@@ -17,8 +17,8 @@ from scaler.kube.api import ASCEND_JOBS
 from scaler.kube.metadata import version_of
 from scaler.rules.rule import ALL
 from scaler.rules.values import as_count, as_list, as_text, at
-from scaler.tools.cluster.reading import Cluster, ServiceView
 from scaler.tools.cluster.records import EventRecord, condition
+from scaler.tools.cluster.view import Cluster, ServiceView
 
 MOST_EVENTS = 200
 

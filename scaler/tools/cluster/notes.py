@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from scaler.kube.api import ASCEND_JOBS
 from scaler.tools.cluster.leader import Leaders
-from scaler.tools.cluster.reading import Gap
+from scaler.tools.cluster.view import Gap
 from scaler.tools.console import age
 
 _TOLD = ("elasticservices", "ascendjobs", "pods", "nodes", "configmaps", "podgroups", "events")

@@ -20,8 +20,8 @@ from scaler.tools.cluster.access import Access
 from scaler.tools.cluster.detail import ServiceDetail, detail_of, urgency
 from scaler.tools.cluster.leader import Leaders, leaders
 from scaler.tools.cluster.notes import absent_scaler, gap_words
-from scaler.tools.cluster.reading import NOTHING_TO_SEE, Answer, Cluster, ServiceView, ask, reach
 from scaler.tools.cluster.tables import Style, label, overview, tree
+from scaler.tools.cluster.view import NOTHING_TO_SEE, Answer, Cluster, ServiceView, ask, reach
 from scaler.tools.console import console, show, text
 from scaler.tools.output import written
 

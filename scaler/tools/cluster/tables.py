@@ -24,8 +24,8 @@ from scaler.tools.cluster.detail import (
     urgency,
     wanted,
 )
-from scaler.tools.cluster.reading import ServiceView
 from scaler.tools.cluster.records import condition
+from scaler.tools.cluster.view import ServiceView
 from scaler.tools.console import age, clean, text
 
 CONDITIONS = ("Available", "Complete", "Degraded", "RuleValid", "ScalingLimited")

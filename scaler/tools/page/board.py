@@ -12,8 +12,8 @@ from scaler.kube.api import Object
 from scaler.report.service_status import status_of
 from scaler.rules.values import as_count, as_list, as_text, at
 from scaler.tools.cluster.detail import is_true, largest_wanted, urgency, wanted
-from scaler.tools.cluster.reading import Cluster, ServiceView
 from scaler.tools.cluster.records import Written, condition, replicas_of
+from scaler.tools.cluster.view import Cluster, ServiceView
 from scaler.tools.page.history import History
 
 MOST_GROUPS = 8
@@ -26,7 +26,7 @@ _OF_RANK = ("Available", "RuleValid", "Degraded", "Complete", "Complete")
 Row = dict[str, Any]
 
 
-class _Known(NamedTuple):
+class _Shown(NamedTuple):
     view: ServiceView
     row: Row
 
@@ -40,7 +40,7 @@ class Board:
         self.cluster = cluster
         self._only = only
         self.rows: dict[str, Row] = {}
-        self._known: dict[str, _Known] = {}
+        self._shown: dict[str, _Shown] = {}
         self._keys: dict[tuple[str, str], str] = {}
         """Which service an ElasticService is about, by namespace and name."""
         self._written: dict[str, set[tuple[str, str]]] = {}
@@ -62,8 +62,8 @@ class Board:
         self._look_at_the_rest(decide=decide)
 
     def view(self, key: str) -> ServiceView | None:
-        known = self._known.get(key)
-        return known.view if known else None
+        shown = self._shown.get(key)
+        return shown.view if shown else None
 
     def history(self, key: str) -> History:
         return self._histories.get(key) or History()
@@ -77,7 +77,7 @@ class Board:
             key = str(view.key)
             self._keys[name] = key
             self._written.setdefault(key, set()).add(name)
-            self._show(key, _Known(view, row_of(view)))
+            self._show(key, _Shown(view, row_of(view)))
         others = self._written.get(before)
         if others:
             self._dirty |= others - {name}  # what another one says of it counts from the next look on
@@ -89,7 +89,7 @@ class Board:
         """Services that have jobs and no ElasticService."""
         keys = self.cluster.cache.service_keys() if decide else ()
         found = {str(key) for key in keys if key.rule and self._only in ("", key.namespace)}
-        for key in self._known.keys() - self._written.keys() - found:
+        for key in self._shown.keys() - self._written.keys() - found:
             self._forget(key)
         missing = found - self._written.keys()
         if not missing:
@@ -98,20 +98,20 @@ class Board:
         for service, plan in zip(world.services, decision.plans, strict=True):
             key = str(service.key)
             if key in missing:
-                known = self._known.get(key)
-                before: Object = known.view.status if known else {}
+                shown = self._shown.get(key)
+                before: Object = shown.view.status if shown else {}
                 status = status_of(self.cluster.report(service, plan), before, self.cluster.clock.timestamp())
                 if status != before:
                     view = ServiceView(service.key, "", status)
-                    self._show(key, _Known(view, row_of(view)))
+                    self._show(key, _Shown(view, row_of(view)))
 
-    def _show(self, key: str, known: _Known) -> None:
-        self._known[key], self.rows[key] = known, known.row
-        self._histories.setdefault(key, History()).note(known.view.status, self.cluster.clock.server())
+    def _show(self, key: str, shown: _Shown) -> None:
+        self._shown[key], self.rows[key] = shown, shown.row
+        self._histories.setdefault(key, History()).note(shown.view.status, self.cluster.clock.server())
 
     def _forget(self, key: str) -> None:
-        for known in (self._known, self.rows, self._histories):
-            known.pop(key, None)
+        for kept in (self._shown, self.rows, self._histories):
+            kept.pop(key, None)
 
 
 def _view(written: Written) -> ServiceView:

@@ -14,7 +14,7 @@ from scaler.decide.explain import ABOUT_ROOM, FACTS, amount_in_words, where_in_w
 from scaler.decide.nodes import NODE_NAME, PODS, Node, NodeClass, Nodes, PodRequest, accepts
 from scaler.decide.world import Decision, Instance, Plan, Service, State, World
 from scaler.tools.cluster.detail import node_trouble
-from scaler.tools.cluster.reading import Cluster
+from scaler.tools.cluster.view import Cluster
 
 MOST_GUESTS = 12
 """Services that are named of one node."""

@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from scaler.kube.api import ELASTIC_SERVICES, KubeApi
-from scaler.tools.cluster.reading import Cluster
+from scaler.tools.cluster.view import Cluster
 from scaler.tools.page import views
 from scaler.tools.page.board import Board
 from scaler.tools.page.feed import Feed, Tables

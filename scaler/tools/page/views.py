@@ -9,8 +9,8 @@ from scaler.names import RULE_KEY
 from scaler.rules.finding import printable
 from scaler.rules.values import as_list, as_text, at
 from scaler.tools.cluster.detail import ServiceDetail, detail_of
-from scaler.tools.cluster.reading import Cluster
 from scaler.tools.cluster.records import EventRecord
+from scaler.tools.cluster.view import Cluster
 from scaler.tools.page.board import MOST_WORDS, Board, row_of
 from scaler.tools.page.history import History, Moment
 

@@ -12,7 +12,7 @@ from scaler.tools.answers import workings
 from scaler.tools.answers.answer import RANKS, Section, answer_of
 from scaler.tools.answers.inquiry import sections
 from scaler.tools.answers.subject import find
-from scaler.tools.cluster.reading import Cluster, ServiceView
+from scaler.tools.cluster.view import Cluster, ServiceView
 
 
 async def why(cluster: Cluster, api: KubeApi, view: ServiceView) -> dict[str, Any]:

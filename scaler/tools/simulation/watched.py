@@ -16,7 +16,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.play import ADMISSION, World, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
-from scaler.tools.cluster.reading import Cluster
+from scaler.tools.cluster.view import Cluster
 from scaler.tools.page import server
 from scaler.tools.page.guard import new_token
 from scaler.tools.ui import end_on_signals

@@ -188,7 +188,7 @@ class StandIn(ABC):
         return await self.attempt(self.api.delete(PODS, *key_of(pod), **options))
 
 
-class Controller(StandIn):
+class StandInController(StandIn):
     """Base of the controllers. `reconcile` is called only when the mirror shows everything that was written."""
 
     follows: tuple[Resource, ...]
