@@ -1,10 +1,10 @@
-"""The webhook's own certificate: what is due now, and making it. No I/O, no clock: `now` is given.
+"""The webhook's own certificate: which step is due now, and how a pair is made. No I/O, no clock: `now` is given.
 
-    Keys = the pair that is shown + the pair that comes next, while there is one + the certificate shown before
+    Keys = the pair in use + the next pair, while there is one + the certificate that was in use before
 
-Each certificate signs itself and is trusted by itself: no key exists that could vouch for anything else. One is
-replaced in two steps: the new one is trusted beside the old one first, and shown only after SETTLE, when every API
-server has heard of it. The old one stays trusted, because another replica may show it for a while.
+Each certificate is self-signed and is itself what clients trust: there is no CA key that could sign another one.
+A certificate is replaced in two steps: clients first trust the new one beside the old one; SETTLE later, when every API
+server has read this, the servers use the new one. The old one stays trusted: another replica may use it for a while.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 DAY = 86_400.0
 LIFE = 180 * DAY
 RENEWED = 60 * DAY
-"""Before it ends."""
+"""Seconds before its end at which a certificate is replaced."""
 SETTLE = 3_600.0
-"""From trusting a new certificate to showing it."""
+"""Seconds from the moment clients trust a new certificate to its use."""
 SKEW = 3_600.0
-"""Certificates are valid from this long ago: clocks differ."""
+"""Seconds by which a certificate is valid before it is made: clocks differ."""
 
 TRUSTED, REPLACED = "ca.crt", "replaced.crt"
 SHOWN, COMING = ("tls.crt", "tls.key"), ("next.crt", "next.key")
-"""Keys of the Secret; those of what is shown as in type kubernetes.io/tls."""
+"""Keys of the Secret; the first two as in type kubernetes.io/tls."""
 _UNREADABLE = (KeyError, ValueError, TypeError, Warning, x509.InvalidVersion, UnsupportedAlgorithm)
-"""What cryptography warns of today (a serial number that is not positive), it will refuse."""
+"""Errors and warnings. Today cryptography only warns of a serial number that is not positive; later it will refuse."""
 
 
 class KeyPair(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """Everything that the Secret holds. Only `read` and `advance` make them, so they fit together."""
+    """The content of the Secret. Only `read` and `advance` make it, so its certificates and keys fit together."""
 
     shown: KeyPair
     coming: KeyPair | None = None
@@ -60,8 +60,8 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 def advance(keys: Keys | None, name: str, now: float) -> Keys | None:
-    """The keys after what is due at `now` (seconds since the epoch) for a server that is reached by `name`; None when
-    nothing is."""
+    """The keys after the step that is due at `now` (seconds since the epoch), for a server that clients reach by
+    `name`; None when no step is due."""
     if keys is None:
         return Keys(_made(name, now))
     if keys.coming is not None and believed(keys.coming, name, now - SETTLE - SKEW):
@@ -74,7 +74,8 @@ def advance(keys: Keys | None, name: str, now: float) -> Keys | None:
 
 
 def read(data: Mapping[str, bytes]) -> Keys | None:
-    """The keys from a Secret's decoded data; None when what it holds is incomplete, unreadable or does not fit."""
+    """The keys from the decoded data of a Secret; None when they are incomplete or unreadable, or do not fit
+    together."""
     try:
         shown = _pair(data, *SHOWN)
         coming = _pair(data, *COMING) if COMING[0] in data else None
@@ -85,7 +86,7 @@ def read(data: Mapping[str, bytes]) -> Keys | None:
 
 
 def write(keys: Keys) -> dict[str, bytes]:
-    """What `read` reads, and what is trusted, for people."""
+    """The data of the Secret: what `read` reads, and the trusted certificates, for people."""
     data = {TRUSTED: keys.trusted}
     for (certificate, key), pair in ((SHOWN, keys.shown), (COMING, keys.coming)):
         if pair is not None:
@@ -94,7 +95,7 @@ def write(keys: Keys) -> dict[str, bytes]:
 
 
 def _pair(data: Mapping[str, bytes], certificate: str, key: str) -> KeyPair:
-    """Raises one of `_UNREADABLE`."""
+    """The pair under two keys of `data`. Raises one of `_UNREADABLE`."""
     parsed = _certificate(data[certificate])
     private = serialization.load_pem_private_key(data[key], None)
     if parsed.public_key() != private.public_key():
@@ -110,7 +111,7 @@ def _certificate(text: bytes) -> x509.Certificate:
 
 
 def believed(pair: KeyPair, name: str, now: float) -> bool:
-    """Whether a client that trusts it accepts it: valid now, and for this name."""
+    """Whether a client that trusts the certificate accepts it: the certificate is valid now, and for `name`."""
     certificate = x509.load_pem_x509_certificate(pair.certificate)
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -150,7 +151,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def ends(pair: KeyPair) -> float:
-    """Until when the certificate is valid, in seconds since the epoch. ValueError when there is none to be read."""
+    """The end of the certificate in seconds since the epoch. ValueError when the certificate is unreadable."""
     return x509.load_pem_x509_certificate(pair.certificate).not_valid_after_utc.timestamp()
 
 

@@ -1,7 +1,7 @@
-"""The health of this process, for probes: whether its loops turn, and what it still needs to be ready.
+"""The health of this process, for probes: whether its loops run, and what is missing for readiness.
 
-The app makes it, serve/http.py reads it, from a thread of its own: the loops of one process share one clock. Must not
-do any I/O.
+The app makes it, serve/http.py reads it from another thread: the loops of one process share one clock. Must not do any
+I/O.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ STALLED_AFTER = 30.0
 
 
 class HealthState:
-    """`problems`: what this process needs -> why it has not got it, "" when it has."""
+    """`problems`: condition of readiness -> why it does not hold; "" when it holds."""
 
     def __init__(self, problems: Callable[[], Mapping[str, str]]) -> None:
         self._problems = problems
         self._beats: dict[str, float] = {}
 
     def beat(self, loop: str) -> None:
-        """`loop` is alive now, and from now on has to be."""
+        """Note that `loop` runs now. From the first beat on, `loop` has to beat."""
         self._beats[loop] = asyncio.get_running_loop().time()
 
     def stalled(self) -> list[str]:
-        """Words about every loop that stopped turning; empty when the process is healthy."""
+        """A sentence about each loop that has stalled; empty when the process is healthy."""
         now = asyncio.get_running_loop().time()
         return [
             f"{loop}: no sign of life for {now - beat:.0f} s"
@@ -34,5 +34,6 @@ class HealthState:
         ]
 
     def missing(self) -> list[str]:
-        """Words about everything still waited for; empty when ready. A standby that is synced is ready."""
+        """A sentence about each condition that does not hold; empty when ready. A standby with synced caches is
+        ready."""
         return [f"waiting for {what}: {problem}" for what, problem in sorted(self._problems().items()) if problem]

@@ -1,13 +1,13 @@
-"""Health, readiness, metrics and what was decided on last, over HTTP: GET only, no request bodies, nothing secret.
+"""Health, readiness, metrics and the last world, over HTTP: GET only, no request bodies, no secrets.
 
-    /healthz                                the loops of this process turn
+    /healthz                                the loops of this process run
     /readyz                                 caches are synced, or what is missing; a standby is ready
     /metrics                                Prometheus
     /snapshots                              the services decided about, one line each
     /snapshots/world                        all that the last decision depended on, for `scaler explain --world`
-    /snapshots/{namespace}/{rule}/{jobID}   the same for a service that is in it: it depends on all others as well
+    /snapshots/{namespace}/{rule}/{jobID}   the same, if the service is in it: a decision depends on all services
 
-Snapshots have the services of all tenants: they are served only over loopback, which `kubectl port-forward` uses.
+Snapshots contain the services of all tenants: they are served only over loopback, which `kubectl port-forward` uses.
 Must not change anything: a client that reaches the port can only read. An empty rule or jobID is written `-`.
 """
 
@@ -29,16 +29,16 @@ from scaler.serve.server import Limits, Server, text
 
 LIMITS = Limits(connections=256, bytes=64 * 2**20, answer=10.0, idle=10.0)
 _SHARE = 0.05
-"""Of the loop's time, for each of the two answers that cost some: until it is over, the last one is repeated."""
+"""The largest part of the loop's time for each of the two costly answers; in between, the last answer is repeated."""
 
 
 def http_server(health: HealthState, metrics: Metrics, world: Callable[[], World | None]) -> Server:
-    """`world` is called at each request and gives None before the first decision."""
+    """The server. `world` is called at each request and returns None before the first decision."""
     server = Server(LIMITS, partial(metrics.turned_away, "http"))
     rendered, encoded = _Repeated(metrics.render), _Repeated(lambda: msgspec.json.encode(world()))
 
     def large(request: web.Request, body: bytes, content_type: str) -> web.Response:
-        """A body that may be large, for a client that may read slowly: it is held until the connection ends."""
+        """An answer that may be large, for a client that may read slowly: its bytes count until the connection ends."""
         server.lend(request, min(len(body), LIMITS.bytes))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
@@ -80,12 +80,12 @@ async def _answer(
     if local and not _is_local(request):
         return text("403 snapshots are served over loopback only: use kubectl port-forward\n", 403)
     response = page(request)
-    response.force_close()  # an answer frees its place; probes and scrapes come with connections of their own
+    response.force_close()  # an answer frees its connection; each probe and scrape opens its own
     return response
 
 
 def _is_local(request: web.Request) -> bool:
-    """Both ends: what a proxy beside us passes on comes from loopback, but was sent to the pod's address."""
+    """Whether both addresses are loopback: a proxy in the pod connects from loopback, but to the address of the pod."""
     for end in (request.get_extra_info(name) for name in ("peername", "sockname")):
         address = ipaddress.ip_address(str(end[0]).partition("%")[0]) if end is not None else None
         if address is None or not (getattr(address, "ipv4_mapped", None) or address).is_loopback:
@@ -94,7 +94,7 @@ def _is_local(request: web.Request) -> bool:
 
 
 class _Repeated:
-    """An answer that is made anew only as often as its share of the loop's time allows."""
+    """An answer that is made again only as often as its share of the loop's time allows."""
 
     def __init__(self, make: Callable[[], bytes]) -> None:
         self._make = make

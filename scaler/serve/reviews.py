@@ -1,8 +1,8 @@
-"""What admission answers: an AdmissionReview request in, a `Response` out. Pure functions of bytes; none raises.
+"""The answers of admission: an AdmissionReview request in, a `Response` out. Pure functions of bytes; none raises.
 
-Four questions: is a pod to be held (the gate), is a job beside Ascend Operator to be moved (its labels into its pod
-templates), is a rule right, and do labels fit their rule. Each reads only the fields it needs and fails open: what it
-cannot read is let through unchanged. No look-up but the function that `review_labels` is given, which must do no I/O.
+Four reviews: hold a pod (add the gate), move the labels of a job beside Ascend Operator into its pod templates, check a
+rule, check labels against their rule. Each review reads only the fields that it needs and fails open: an unreadable
+object is allowed unchanged. The only look-up is the function that `review_labels` gets; that function must do no I/O.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from scaler.rules.labels import group_finding, label_findings
 from scaler.rules.values import as_list, as_text, at
 
 MAX_BODY = 8 * 2**20
-"""Bytes of a request: etcd holds objects of 1.5 MiB, and an update brings two of them."""
+"""Bytes of a request: etcd holds objects of 1.5 MiB, and an update has two of them."""
 MAX_SHOWN = 10
 """Findings in one answer: kubectl prints all of them."""
 MAX_WORDS = 240
 """Characters of one warning: API servers cut them at 256."""
 GroupsOf = Callable[[str, str], tuple[str, ...] | None]
-"""The groups of the rule (namespace, name) that is in force, None when none is known. Must not do I/O."""
+"""Returns the groups of the rule (namespace, name) in force, None when no rule is known. Must not do I/O."""
 Labels = Mapping[str, Any]
 P = ParamSpec("P")
 _ONE_INSTANCE = frozenset({"AscendJob", "LeaderWorkerSet", "Job"})
-"""Kinds whose templates make the pods of one instance: the labels belong on all of them or on none."""
+"""Kinds whose templates make the pods of one instance: all of these templates have the labels, or none has them."""
 _MOVED = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 
 
 class Response(msgspec.Struct, frozen=True):
-    """What admission says about one request. `uid` is the request's, "" when the request cannot be read at all."""
+    """The answer to one request. `uid` is that of the request, "" when the whole request is unreadable."""
 
     uid: str = ""
     patch: Mapping[str, Any] = {}
-    """Path -> what is to stand there, whole."""
+    """Path -> the complete new value."""
     warnings: tuple[str, ...] = ()
     refusal: tuple[Finding, ...] = ()
-    """Why the object is refused; empty when it is let through."""
+    """Why the object is refused; empty when it is allowed."""
     name: str = ""
-    """Of what is refused."""
+    """Name of the object that is refused."""
     readable: bool = True
 
     @property
     def outcome(self) -> str:
-        """For counting: unreadable, refused, patched, warned or allowed."""
+        """The outcome as a metric label: unreadable, refused, patched, warned or allowed."""
         if not self.readable:
             return "unreadable"
         said = {"refused": self.refusal, "patched": self.patch, "warned": self.warnings}
@@ -62,7 +62,7 @@ def encode(answer: Response) -> bytes:
     response: dict[str, Any] = {"uid": answer.uid, "allowed": not answer.refusal}
     if answer.patch:
         steps = [{"op": "add", "path": path, "value": value} for path, value in answer.patch.items()]
-        response |= {"patchType": "JSONPatch", "patch": msgspec.json.encode(steps)}  # bytes become base64
+        response |= {"patchType": "JSONPatch", "patch": msgspec.json.encode(steps)}  # msgspec encodes bytes as base64
     if answer.warnings:
         response["warnings"] = answer.warnings
     if answer.refusal:
@@ -92,7 +92,7 @@ _REVIEW = msgspec.json.Decoder(_Review)
 
 
 def _of_bytes(review: Callable[Concatenate[_Request, P], Response]) -> Callable[Concatenate[bytes, P], Response]:
-    """The review as a function of the bytes that an API server sends. What cannot be read is let through."""
+    """The review as a function of the bytes of an AdmissionReview. An unreadable request is allowed."""
 
     @wraps(review)
     def answer(body: bytes, /, *args: P.args, **kwargs: P.kwargs) -> Response:
@@ -107,9 +107,9 @@ def _of_bytes(review: Callable[Concatenate[_Request, P], Response]) -> Callable[
 
 @_of_bytes
 def review_pod(request: _Request) -> Response:
-    """Hold a new pod that names a rule: our gate, and the deletion cost by which held pods go first.
+    """Hold a new pod that names a rule: add our gate, and the deletion cost that makes owners delete held pods first.
 
-    A pod that is bound or has the gate already stays as it is; foreign gates and a cost that the user set stay.
+    A pod that is bound or has the gate already is not changed; gates of others and a cost of the user stay.
     """
     pod = request.object
     if request.operation != "CREATE" or request.sub_resource or pod is None:
@@ -127,10 +127,11 @@ def review_pod(request: _Request) -> Response:
 
 @_of_bytes
 def review_ascend_job(request: _Request) -> Response:
-    """Move the labels of a job into its pod templates, so that Ascend Operator makes its pods at once and gated ones.
+    """Move the labels of a job into its pod templates: Ascend Operator then makes the pods at once, and with the gate.
 
-    The three labels are copied into every template; mind-cluster/scaling-rule leaves the job's own labels, by which the
-    operator would hold it, for an annotation. A job without it (also one moved before) or in deletion stays as it is.
+    All three labels are copied into every template. mind-cluster/scaling-rule moves from the job's own labels, where it
+    makes the operator hold the job, to an annotation. A job without this label (or moved before), or in deletion,
+    stays.
     """
     job = request.object
     if request.operation not in ("CREATE", "UPDATE") or request.sub_resource or job is None:
@@ -154,9 +155,9 @@ def review_ascend_job(request: _Request) -> Response:
 
 @_of_bytes
 def review_rule(request: _Request) -> Response:
-    """Refuse a ConfigMap whose rule is wrong, in the linter's words; what is only odd becomes warnings.
+    """Refuse a ConfigMap with an invalid rule, in the words of the linter; its warnings become warnings of admission.
 
-    A document that was there before is not refused again, so that what is broken can be paused or labelled.
+    A document that has not changed is not refused again: a broken rule can still be paused or labelled.
     """
     found, old = request.object, request.old_object
     meta, data, binary = (at(found, part) for part in ("metadata", "data", "binaryData"))
@@ -174,7 +175,8 @@ def review_rule(request: _Request) -> Response:
 
 @_of_bytes
 def review_labels(request: _Request, groups_of: GroupsOf) -> Response:
-    """Warn about labels of a job, a workload or a pod that are incomplete or name a group that their rule has not."""
+    """Warn about labels of a job, a workload or a pod that are incomplete, or name a group that is not in their
+    rule."""
     obj = request.object
     if obj is None or request.sub_resource or at(obj, "metadata").get("deletionTimestamp"):
         return Response()
@@ -187,7 +189,8 @@ def review_labels(request: _Request, groups_of: GroupsOf) -> Response:
 
 
 def _status(answer: Response) -> dict[str, Any]:
-    """With reason Invalid and causes, kubectl edit opens the file again and shows them above it."""
+    """The Status of a refusal. With reason Invalid and causes, kubectl edit opens the file again and shows the
+    causes."""
     lines = [f"{finding.code}: {finding}" for finding in answer.refusal[:MAX_SHOWN]]
     rest = len(answer.refusal) - len(lines)
     if rest:
@@ -203,7 +206,7 @@ def _status(answer: Response) -> dict[str, Any]:
 
 
 def _limited(lines: Iterable[str]) -> tuple[str, ...]:
-    """The first warnings, each as short as an HTTP header has to be."""
+    """The first warnings, each short enough for an HTTP header."""
     found = [printable(line) for line in lines]
     rest = len(found) - MAX_SHOWN
     more = (f"{rest} more warnings; see all: scaler lint",) if rest > 0 else ()
@@ -211,7 +214,7 @@ def _limited(lines: Iterable[str]) -> tuple[str, ...]:
     return (*cut, *more)
 
 
-# Labels: where each kind keeps those of its pods. A kind that is not known is looked at as far as its shape allows.
+# Labels: where each kind has those of its pods. An unknown kind is searched as far as its shape allows.
 
 
 def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> Iterator[Finding]:
@@ -224,11 +227,11 @@ def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> I
 
 
 def _carriers(kind: str, obj: Object) -> Iterator[tuple[str, Labels]]:
-    """Each set of labels that says what pods belong to, and how to call it."""
+    """Each set of labels that says where pods belong, with its place in the object, for people."""
     own = at(obj, "metadata", "labels")
     if kind == "Pod":
         yield "this pod", own
-    elif kind == "AscendJob":  # its own labels count, wherever they were moved; its templates repeat them
+    elif kind == "AscendJob":  # the labels of the job itself count, also when moved; its templates repeat them
         moved = at(obj, "metadata", "annotations").get(MOVED_RULE)
         yield "this job", own if moved is None else {RULE_LABEL: moved, **own}
     else:
@@ -236,7 +239,7 @@ def _carriers(kind: str, obj: Object) -> Iterator[tuple[str, Labels]]:
 
 
 def _templates(obj: Object) -> dict[str, Labels]:
-    """The labels of the pod templates of an object, by where these stand below `spec`."""
+    """The labels of all pod templates of an object, by their path below `spec`."""
     spec = at(obj, "spec")
     roles = [at(role) for role in as_list(at(spec, "template", "spec").get("roles"))]  # of a StormService
     tasks = [at(task) for task in as_list(spec.get("tasks"))]  # of a Volcano Job
@@ -252,7 +255,7 @@ def _templates(obj: Object) -> dict[str, Labels]:
 
 
 def _misplaced(kind: str, obj: Object) -> Iterator[str]:
-    """A rule named where it does nothing, or only on some pods of an instance."""
+    """Warnings about a rule label that has no effect, or that only some pods of an instance have."""
     if kind in ("Pod", "AscendJob"):
         return
     templates = _templates(obj)

@@ -1,8 +1,8 @@
-"""What the two servers share: which connections may last and for how long, and what no answer may lack or show.
+"""The base of both HTTP servers (webhook; health and metrics): limits of connections, and safe headers on each answer.
 
-A connection costs nothing before it has a place: there are so many, shared out by address (`Shares`), and it is
-closed before its TLS handshake when there is none. From then on there always is a moment at which it ends, unless it
-does what it is there for: handshake, first header, each request, and the pause between two.
+The number of connections is limited and shared out by client address (`Shares`). A connection beyond the limit is
+closed before its TLS handshake, so it costs nearly nothing. An accepted connection has a time limit for each step:
+handshake, first header, each request, and the pause between two requests. Then the server closes the connection.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from aiohttp import web
 
 MAX_HEADER = 8190
 MAX_WAITING = 1024
-"""Connections that wait to be accepted: a probe must not be lost among those of a flood, and waits a second at most."""
+"""Connections in the backlog of the socket: a probe is not lost among those of a flood, and waits a second at most."""
 REFUSALS = 32
-"""Connections that are refused before anything else gets a turn."""
+"""Connections that are refused in a row before the loop runs other tasks."""
 OPENING = 3.0
-"""Seconds for a TLS handshake, and then for the first header."""
+"""Seconds for the TLS handshake, and then for the first header."""
 CLOSING = 1.0
-"""Seconds for the end of TLS."""
+"""Seconds for the TLS shutdown."""
 REFUSED = 0.1
-"""Seconds for a refusal to get through to a client that still sends: until then all of it has to be deciphered."""
+"""Seconds for a refusal to reach a client that still sends: until then the server deciphers all that arrives."""
 _HEADERS = {
     "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Server": "scaler",
     "Content-Security-Policy": "default-src 'none'",
@@ -40,28 +40,28 @@ _log = structlog.get_logger("serve")
 
 H = TypeVar("H")
 Contexts = Callable[[], "ssl.SSLContext | None"]
-"""Gives what TLS shows from the next handshake on."""
+"""Returns the TLS context for the next handshakes, None while there is no certificate."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Of one server."""
+    """The limits of one server."""
 
     connections: int
     bytes: int
-    """Of bodies held at once, those of all connections together."""
+    """Bytes of request bodies in memory, of all connections together."""
     answer: float
-    """Seconds from a request's header to its answer."""
+    """Seconds from the header of a request to its answer."""
     idle: float
-    """Seconds from an answer to the next header, and for the answer to be taken."""
+    """Seconds from an answer to the next header, and for the client to read the answer."""
 
 
 class Shares(Generic[H]):
-    """`most` units of something (connections, bytes), shared out by address so that none can take what another needs.
+    """`most` units of something (connections, bytes), shared out by address: one address cannot use up all of them.
 
-    When all of it is taken, the address that holds most gives way, its oldest holder first, to one that would hold no
-    more; an address that holds most is refused itself. So a flood from one address costs that address, however many
-    connections it opens. `evict` is called with the holder that has lost all of its units."""
+    When no unit is free, the address that holds most loses its oldest holder, if the new holder's address would not
+    hold more than that; otherwise the new holder is refused. So a flood from one address costs only that address,
+    however many connections the address opens. `evict` is called with the holder that has lost all of its units."""
 
     def __init__(self, most: int, evict: Callable[[H], None]) -> None:
         self._free = most
@@ -69,7 +69,7 @@ class Shares(Generic[H]):
         self._held: dict[str, dict[H, int]] = {}
 
     def take(self, address: str, holder: H, units: int) -> bool:
-        """Give `holder`, which belongs to `address`, so many units more; False when it is refused."""
+        """Give `holder`, which belongs to `address`, `units` more units; False when `holder` is refused."""
         then = self._units(address) + units
         while units > self._free:
             richest = max(self._held, key=self._units, default=address)
@@ -84,7 +84,7 @@ class Shares(Generic[H]):
         return True
 
     def give_back(self, address: str, holder: H) -> None:
-        """All that `holder` has; nothing when it has nothing."""
+        """Free all units of `holder`; a holder without units is no error."""
         held = self._held.get(address, {})
         self._free += held.pop(holder, 0)
         if not held:
@@ -95,7 +95,7 @@ class Shares(Generic[H]):
 
 
 class Connection(asyncio.Protocol):
-    """One connection that has a place: aiohttp's protocol behind TLS, where there is any, and the time of its end."""
+    """One accepted connection: the protocol of aiohttp, behind TLS if there is TLS, with a time limit."""
 
     _http: asyncio.Protocol
     _opening: asyncio.Task[object]
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._lost = False
 
     def open(self, accepted: socket.socket, tls: ssl.SSLContext | None, http: asyncio.Protocol) -> None:
-        """Let `accepted` become this connection, after the handshake of `tls`."""
+        """Make `accepted` the socket of this connection, after the handshake of `tls`."""
         self._http = http
         limits = {"ssl_handshake_timeout": OPENING, "ssl_shutdown_timeout": CLOSING} if tls is not None else {}
         made = asyncio.get_running_loop().connect_accepted_socket(lambda: self, accepted, ssl=tls, **limits)
@@ -116,11 +116,11 @@ class Connection(asyncio.Protocol):
         self._opening.add_done_callback(self._opened)
 
     def _opened(self, opening: asyncio.Task[object]) -> None:
-        if opening.cancelled() or opening.exception() is not None:  # whatever went wrong: there is no connection
+        if opening.cancelled() or opening.exception() is not None:  # on any error there is no connection
             self._server.left(self)
 
     def end_in(self, seconds: float) -> None:
-        """It ends so many seconds from now, unless this is called again."""
+        """Close the connection after `seconds`. The next call replaces this time."""
         if self._end is not None:
             self._end.cancel()
         if not self._lost:
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
 
 
 class Server:
-    """An application behind a door. `turned_away` is called for every connection and request that had no room."""
+    """An aiohttp application with limits. `turned_away` is called for each connection and request over a limit."""
 
     def __init__(self, limits: Limits, turned_away: Callable[[], None]) -> None:
         self.app = web.Application(middlewares=[self._guard], client_max_size=limits.bytes)
@@ -167,25 +167,26 @@ class Server:
         self._places: Shares[Connection] = Shares(limits.connections, self._evicted)
         self._bodies: Shares[Connection] = Shares(limits.bytes, self._evicted)
         self._unproven: dict[Connection, None] = {}
-        """Those that have brought no whole request yet, oldest first."""
+        """Connections without a complete request so far, oldest first."""
 
     def lend(self, request: web.Request, size: int) -> None:
-        """Room for a body of so many bytes until the answer is ready, or the end of a connection that ends with it.
-        Turned away when there is none."""
+        """Reserve `size` bytes for the body of `request`, until the answer is ready, or until the end of a connection
+        that closes with its answer. Without free bytes the request is turned away."""
         connection = _connection_of(request)
         if connection is None or not self._bodies.take(connection.address, connection, size):
             self.turn_away()
 
     def turn_away(self) -> NoReturn:
-        """Ends the request: API servers come again after a second, as long as their own deadline allows."""
+        """Answer 503: an API server repeats the request after a second, within its own deadline."""
         self._turned_away()
         raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"})
 
     @asynccontextmanager
     async def served(self, host: str, port: int, tls: Contexts | None = None) -> AsyncIterator[int]:
-        """Serve until the block ends; gives the port (`port` 0 takes a free one). Raises OSError when it is taken.
+        """Serve until the block ends; yields the port (`port` 0 takes a free one). Raises OSError when the port is
+        taken.
 
-        With `tls` over TLS: as long as that gives no certificate, every connection is closed."""
+        `tls` makes it HTTPS: while `tls` returns no certificate, every connection is closed."""
         runner = web.AppRunner(
             self.app, access_log=None, handle_signals=False, keepalive_timeout=self._limits.idle, shutdown_timeout=1.0,
             max_line_size=MAX_HEADER, max_field_size=MAX_HEADER, lingering_time=0.0, logger=_SILENT,
@@ -209,12 +210,12 @@ class Server:
     async def _accept(
         self, listener: socket.socket, http: Callable[[], asyncio.Protocol], tls: Contexts | None
     ) -> None:
-        """Let in what has a place."""
+        """Accept connections within the limits; close the others."""
         refused = 0
         while True:
             try:
                 accepted, peer = await asyncio.get_running_loop().sock_accept(listener)
-            except OSError:  # no more files, or the peer has gone
+            except OSError:  # too many open files, or the client has closed the connection
                 await asyncio.sleep(0.1)
                 continue
             context = tls() if tls is not None else None
@@ -230,7 +231,8 @@ class Server:
                 await asyncio.sleep(0)
 
     def _has_place(self, connection: Connection) -> bool:
-        """A connection without a whole request so far gives way to the next from the same address."""
+        """Whether `connection` is within the limits. A connection without a complete request so far is closed in favour
+        of the next one from the same address."""
         while not self._places.take(connection.address, connection, 1):
             oldest = next((each for each in self._unproven if each.address == connection.address), None)
             if oldest is None:
@@ -241,7 +243,7 @@ class Server:
         return True
 
     def left(self, connection: Connection) -> None:
-        """It has ended: what it had is free."""
+        """Free what `connection` held: the connection has ended."""
         self._unproven.pop(connection, None)
         self._places.give_back(connection.address, connection)
         self._bodies.give_back(connection.address, connection)
@@ -252,7 +254,7 @@ class Server:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Each answer comes in time, with safe headers and no traceback."""
+        """Answer within the time limit, with safe headers and without a traceback."""
         connection = _connection_of(request)
         if connection is not None:
             self._unproven.pop(connection, None)
@@ -277,7 +279,7 @@ class Server:
             response = text(f"{refusal.status} {refusal.reason}\n", refusal.status)
             if "Retry-After" in refusal.headers:
                 response.headers["Retry-After"] = refusal.headers["Retry-After"]
-        except (ConnectionError, web.RequestPayloadError):  # the rest of a body never came
+        except (ConnectionError, web.RequestPayloadError):  # the client did not send the whole body
             response = text("400 incomplete\n", 400)
             response.force_close()
         except Exception:
@@ -287,20 +289,20 @@ class Server:
 
 
 def _connection_of(request: web.Request) -> Connection | None:
-    """None when it has ended already."""
+    """The connection of `request`; None when the connection has ended already."""
     protocol = request.transport.get_protocol() if request.transport is not None else None
     return protocol if isinstance(protocol, Connection) else None
 
 
 async def _listeners(host: str, port: int) -> list[socket.socket]:
-    """One for each address of `host`."""
+    """One listening socket for each address of `host`."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     with ExitStack() as opened:
         made = []
         for family, address in dict.fromkeys((each[0], each[4]) for each in found):
             made.append(opened.enter_context(socket.create_server(address, family=family, backlog=MAX_WAITING)))
             made[-1].setblocking(False)
-        opened.pop_all()  # the caller closes them, unless one could not be made
+        opened.pop_all()  # the caller closes the sockets; an error above closes them here
     return made
 
 

@@ -2,10 +2,10 @@
 
     /mutate/pods          the gate
     /mutate/ascendjobs    the move of the labels
-    /validate/rules       a rule ConfigMap, judged by the linter
+    /validate/rules       a rule ConfigMap, checked by the linter
     /validate/labels      warnings about labels
 
-Served by every replica, leader or not. Must not change anything, look anything up, or answer later than it can help.
+Every replica serves it, leader or not. Must not change objects or look anything up; answers must be fast.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from scaler.serve.reviews import (
 from scaler.serve.server import Limits, Server
 
 LIMITS = Limits(connections=128, bytes=32 * 2**20, answer=5.0, idle=150.0)
-"""API servers wait two seconds (manifests/admission-webhook). They close idle connections after 90, and must be the
-first, or they write into closed ones; each keeps 25 of them, and opens more while those are busy."""
+"""API servers wait two seconds (manifests/admission-webhook). They close idle connections after 90 s; this server must
+not close them earlier, or requests are lost. Each API server keeps 25 connections, and opens more when all are busy."""
 _SHORT, _SIMPLE = 16 * 2**10, 256 * 2**10
-"""Bytes of a request that is read at once, within milliseconds: a rule of 1 MiB, wrong all over, takes seconds. Pods
-and jobs are read faster, and must not wait behind a rule."""
+"""Bytes of a request that is reviewed at once, within milliseconds. A rule of 1 MiB full of errors takes seconds. Pods
+and jobs are reviewed faster, and must not wait behind a rule."""
 _LONG = 16
-"""Longer requests that wait for their turn or have it, half of them from one address."""
+"""Longer requests that wait or are under review, at most half of them from one address."""
 
 
 def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
-    """Answers an AdmissionReview on each of the four paths."""
+    """The server that answers an AdmissionReview on each of the four paths."""
     server = Server(LIMITS, partial(metrics.turned_away, "webhook"))
     long_reviews = _LongReviews(server)
 
@@ -50,7 +50,7 @@ def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
         async def handle(request: web.Request) -> web.StreamResponse:
             loop = asyncio.get_running_loop()
             began = loop.time()
-            length = request.content_length  # known before a byte of the body is read; API servers always say it
+            length = request.content_length  # known before the body is read; API servers always send it
             if length is None:
                 raise web.HTTPLengthRequired
             if length > MAX_BODY:
@@ -72,7 +72,7 @@ def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
 
 
 class _LongReviews:
-    """Long reviews, one at a time: threads take turns with everything else of this process."""
+    """Long reviews, one at a time, each in a thread beside the loop."""
 
     def __init__(self, server: Server) -> None:
         self._thread = ThreadPoolExecutor(1, "long-review")

@@ -1,11 +1,11 @@
-"""Keeps the webhook's certificate shown, renewed and trusted. What is due is decided in serve.certificates.
+"""Loads and renews the webhook's certificate, and writes it into the caBundle. serve.certificates decides what is due.
 
-    Secret in the scaler's own namespace --read by every replica--> shown by their TLS servers
-          ^ made and renewed by the leader, which also has it trusted by the webhook configurations
+    Secret in the scaler's own namespace --read by every replica--> used by their TLS servers
+          ^ made and renewed by the leader, which also writes the caBundle of the webhook configurations
 
-Every write has the resourceVersion that was read as its precondition, so a former leader cannot undo anything. Or the
-certificate comes from files that another program renews (`CertificateFiles`); then nothing is made and nothing written.
-No key ever reaches a disk or a log: errors are logged in the API server's or OpenSSL's words.
+Every write has the resourceVersion that was read as its precondition, so a former leader cannot overwrite anything. Or
+another program renews the certificate in files (`CertificateFiles`); then nothing is made and nothing is written.
+No key ever reaches a disk or a log: the log has the words of the API server or of OpenSSL.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from scaler.serve.certificates import KeyPair, Keys
 from scaler.settings import Settings
 
 PERIOD = 10.0
-"""Seconds between two looks of the leader: so long may a configuration that was just applied lack its caBundle."""
+"""Seconds between two checks of the leader: at most so long a newly applied configuration lacks its caBundle."""
 REREAD = 60.0
-"""Seconds until a replica shows a renewed certificate."""
+"""Seconds until a replica uses a renewed certificate."""
 SOON = 2.0
-"""Seconds between two looks for the first certificate."""
+"""Seconds between two reads while there is no certificate."""
 PATIENCE = 8
-"""Looks without a Secret until a replica makes it: the leader may have no webhook until this replica is ready."""
+"""Reads without a Secret until any replica makes it: there may be no leader before this replica is ready."""
 DEADLINE = 10.0
 """Seconds for one request."""
 _LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}
@@ -41,60 +41,62 @@ _log = structlog.get_logger("webhook")
 
 
 class ServerCertificate:
-    """What a TLS server shows from the next handshake on; a subclass knows where it comes from.
+    """The certificate that a TLS server uses from the next handshake on; subclasses know its source.
 
-    It may be exchanged in one thread while another serves."""
+    One thread may replace it while another thread serves."""
 
     def __init__(self) -> None:
         self.context: ssl.SSLContext | None = None
-        """Another one for each pair: none is changed once it is in use. None before the first `use`."""
+        """The TLS context: a new one for each pair, because one in use is never changed. None before the first
+        `use`."""
         self.pair: KeyPair | None = None
-        """What is shown now."""
+        """The pair in use."""
         self._problems = {"reading": "", "keeping": ""}
 
     def use(self, pair: KeyPair) -> bool:
-        """Show this one from the next handshake on; whether it differs from the last. Raises ssl.SSLError or OSError
-        when it cannot be used: then the last one stays."""
+        """Use this pair from the next handshake on; True when it differs from the last. Raises ssl.SSLError or OSError
+        when the pair is unusable: then the last one stays in use."""
         if pair == self.pair:
             return False
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # Under a file name, which is all that the ssl module reads, and never on a disk. Linux only.
+        # The ssl module reads only files; this one is in memory, never on a disk. Linux only.
         with open(os.memfd_create("certificate", os.MFD_CLOEXEC), "wb", buffering=0) as file:  # noqa: PTH123 - no path
             file.write(pair.key.rstrip() + b"\n" + pair.certificate)
-            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=lambda: "")  # never ask at a terminal
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=lambda: "")  # never prompt at a terminal
         self.context, self.pair = context, pair
         return True
 
     @property
     def problem(self) -> str:
-        """Why no certificate can be shown, for people; "" while one is."""
+        """Why there is no certificate in use, for people; "" while there is one."""
         words = self._problems["reading"] or self._problems["keeping"]
         return "" if self.pair else words or "no certificate yet"
 
     @property
     def ends(self) -> float | None:
-        """Until when what is shown is valid, in seconds since the epoch; None while that is nothing, or unreadable."""
+        """The end of the certificate in use, in seconds since the epoch; None when there is none, or it is
+        unreadable."""
         try:
             return certificates.ends(self.pair) if self.pair else None
         except ValueError:
             return None
 
     async def follow(self) -> None:
-        """Show the newest certificate, in every replica, until cancelled."""
+        """Use the newest certificate, in every replica, until cancelled."""
         while True:
             self._note("reading", await self._read())
             await asyncio.sleep(REREAD if self.pair else SOON)
 
     async def run_as_leader(self) -> None:
-        """Make and renew the certificate and have it trusted, until cancelled; nothing where another program does."""
+        """Make and renew the certificate and write the caBundles, until cancelled; does nothing for files."""
 
     async def _read(self) -> str:
-        """Look for the newest certificate and show it; why that is not possible, or ""."""
+        """Read the newest certificate and use it; returns why that failed, or ""."""
         return ""
 
     def _note(self, doing: str, problem: str) -> None:
-        """What keeps the certificate from being what it should; logged when it changes, not every time."""
+        """Note what is wrong with the certificate; a log line when that changes, not every time."""
         if problem and problem != self._problems[doing]:
             _log.warning("webhook certificate", problem=problem)
         self._problems[doing] = problem
@@ -110,7 +112,8 @@ class ServerCertificate:
 
 
 class CertificateFiles(ServerCertificate):
-    """A certificate in files that another program renews, cert-manager for example; both may be the same file."""
+    """A certificate in files that another program renews, for example cert-manager; certificate and key may be one
+    file."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         super().__init__()
@@ -127,7 +130,7 @@ class CertificateFiles(ServerCertificate):
 
 
 class CertificateKeeper(ServerCertificate):
-    """The certificate in a Secret. The API server reaches the webhook by `name`; `configurations` is the name of both
+    """The certificate in a Secret. API servers reach the webhook by `name`; `configurations` is the name of both
     webhook configurations."""
 
     def __init__(self, api: KubeApi, clock: Clock, *, namespace: str, configurations: str, name: str) -> None:
@@ -162,14 +165,14 @@ class CertificateKeeper(ServerCertificate):
         return self._use(keys) if keys else f"Secret {WEBHOOK_SECRET} holds no usable certificate"
 
     async def _keep(self) -> str:
-        """One look: what was read is trusted before it is advanced, what was made is stored before it is shown."""
+        """One check: the caBundle is written before the keys advance, new keys are stored before they are used."""
         secret = await self._stored()
         stored = _keys_of(secret)
         keys = stored or self._keys
         problem = await self._trust(keys) if keys else ""
         now = self._clock.server()
         if problem and keys and keys.coming and certificates.believed(keys.shown, self._name, now):
-            return problem  # the coming one would not be believed yet
+            return problem  # clients do not trust the next certificate yet
         better = certificates.advance(keys, self._name, now) or keys
         if better is None:
             return problem
@@ -199,7 +202,7 @@ class CertificateKeeper(ServerCertificate):
         await within(DEADLINE, self._api.create(SECRETS, self._namespace, body))
 
     async def _trust(self, keys: Keys) -> str:
-        """Have every webhook of our two configurations believe what is shown and comes next; why not, or ""."""
+        """Write the certificate in use and the next one into our two webhook configurations; returns why not, or ""."""
         problems, name, bundle = [], self._configurations, _base64(keys.trusted)
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             try:
@@ -216,14 +219,14 @@ class CertificateKeeper(ServerCertificate):
                     send = self._api.patch(resource, None, name, [unchanged, *patch], patch_type=PatchType.JSON)
                     await within(DEADLINE, send)
             except NotFoundError:
-                continue  # this one is not installed
+                continue  # this configuration is not installed
             except KubeError as error:
                 problems.append(f"{resource.kind}: {error}")
         return "; ".join(problems)
 
 
 def certificate_source(api: KubeApi, clock: Clock, settings: Settings) -> ServerCertificate:
-    """As the settings have it."""
+    """The source that the settings name."""
     if settings.webhook_cert_file:
         certificate = Path(settings.webhook_cert_file)
         return CertificateFiles(certificate, Path(settings.webhook_key_file or certificate))
