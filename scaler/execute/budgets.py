@@ -1,10 +1,11 @@
-"""Keeps evictions away from the minimum: a PodDisruptionBudget that allows none, and a label of the pods it is about.
+"""Protects the pods of a minimum from evictions: a label on these pods, and a PodDisruptionBudget that selects the
+label.
 
     instance, rule, node or budget changed -> which instances to keep -> label onto their pods, off others
 
-The budget of a namespace never changes: it allows no eviction of what has the label. A budget that counts pods would be
-wrong for instances of several pods, and would know nothing of ratios. `kubectl drain` cordons the node first and tries
-again every 5 s: the label moves to instances elsewhere as far as there are any.
+The budget of a namespace never changes: it allows no eviction of a pod with the label. A budget that counts pods would
+be wrong for instances of several pods, and knows nothing of ratios. `kubectl drain` cordons the node first and repeats
+its evictions every 5 s: meanwhile the label moves to instances on other nodes, as far as there are any.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
 
 ALL_OF_THEM = 2**31 - 1
-"""More pods than there are. A whole number, because AscendJobs have no scale subresource: any other way to say it needs
-one, and a budget without it allows nothing for the wrong reason."""
+"""`minAvailable` of the budget: more pods than any namespace has, so that no eviction is allowed. An absolute number:
+for a percentage or `maxUnavailable` Kubernetes needs the scale subresource of the owner, and AscendJobs have none. Then
+the budget would allow no eviction either, but because of an error."""
 INTERVAL = 1.0
-"""Seconds between two looks at one service."""
+"""Seconds between two updates of the labels of one service."""
 PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 8, 2
 PATIENCE = 30.0
-"""Seconds in which the budgets should have been listed."""
+"""Seconds for the first list of the budgets; after that a warning is logged."""
 AGAIN = 300.0
-"""Seconds after which a right that was missing is tried again."""
+"""Seconds after which a namespace is tried again where a right was missing."""
 _log = structlog.get_logger("budgets")
 
 
@@ -53,11 +55,12 @@ class Runs(NamedTuple):
     settled: bool
     """None of its nodes is cordoned."""
     kept: bool
-    """It is kept already, whole."""
+    """All of its pods have the label already."""
 
 
 class Budgets:
-    """Of one process. `acts`: whether anything is to be done about pods now; `watched`: the informer of the budgets."""
+    """One per process. `acts`: whether the labels of pods may be changed now; `watched`: the informer of the
+    budgets."""
 
     def __init__(
         self, writer: Writer, state: ClusterState, policy: Policy, *, name: str, now: Callable[[], float],
@@ -76,13 +79,14 @@ class Budgets:
         self._running = False
         self._cordoned: set[str] = set()
         self._covered: dict[ServiceKey, dict[str, str]] = {}
-        """Pod uid -> another budget than ours that covers it, "" for none; only beside such budgets."""
+        """Pod uid -> the budget of another owner that selects the pod, "" for none; filled only where there are such
+        budgets."""
         self._refused: dict[str, float] = {}
-        """Namespace -> loop time until which nothing is tried there, because a right is missing."""
+        """Namespace -> loop time until which nothing is written there, because a right is missing."""
 
     async def run(self) -> None:
-        """Keep until cancelled, beginning with a look at all once the budgets are known. Errors are logged and tried
-        again, never raised."""
+        """Update labels until cancelled, beginning with every service once the budgets are listed. Errors are logged
+        and retried, never raised."""
         synced = self._watched.synced
         try:
             await asyncio.wait_for(synced.wait(), PATIENCE)
@@ -97,7 +101,7 @@ class Budgets:
             self._running = False
 
     def look(self) -> None:
-        """Look at every service, and at namespaces that have a budget and perhaps none any more."""
+        """Mark every service, and every namespace with a budget, where perhaps no service is left."""
         if not self._running:
             return
         namespaces = sorted({found.namespace for found in self._cache.budgets.values() if found.name == self._name})
@@ -105,12 +109,12 @@ class Budgets:
             self._outbox.mark(key)
 
     def on_service(self, change: InstanceChanged | RuleChanged) -> None:
-        """While this process does not lead nothing is remembered: `run` looks at all."""
+        """Mark the service. Without leadership nothing is marked: `run` begins with all services."""
         if self._running and change.service is not None:
             self._outbox.mark(change.service)
 
     def on_node(self, change: NodeChanged) -> None:
-        """A node that is cordoned, or not any more, matters to the services that run on it."""
+        """Mark the services with pods on a node that was cordoned or uncordoned."""
         cordoned = change.facts is not None and change.facts.unschedulable
         if cordoned == (change.name in self._cordoned):
             return
@@ -119,14 +123,14 @@ class Budgets:
             self._outbox.mark(key)
 
     def on_budgets(self, change: BudgetsChanged) -> None:
-        """A budget came or went: ours may have to be made again, or others may be about our pods."""
+        """Mark the services of the namespace: our budget may be missing, or another budget may select our pods."""
         for key in self._cache.services_within(change.namespace):
             self._covered.pop(key, None)
             if self._running:
                 self._outbox.mark(key)
 
     async def _keep(self, key: ServiceKey) -> None:
-        """Bring the labels of one service up to date. What is kept so far stays so until all that is to be kept is."""
+        """Update the labels of one service. An instance keeps the label until all instances to keep have it."""
         if not self._acts() or self._refused.get(key.namespace, 0.0) > asyncio.get_running_loop().time():
             return
         try:
@@ -135,7 +139,7 @@ class Budgets:
             else:
                 self._covered.pop(key, None)
                 mine = self._cache.budgets.get(key.namespace, self._name)
-                if mine is not None and not self._cache.services_within(key.namespace):  # it goes with the last service
+                if mine is not None and not self._cache.services_within(key.namespace):  # the last service has gone
                     await self._writer.delete(DISRUPTION_BUDGETS, key.namespace, mine.name, uid=mine.uid)
             self._refused.pop(key.namespace, None)
         except ForbiddenError as error:
@@ -146,7 +150,7 @@ class Budgets:
     async def _relabel(self, key: ServiceKey) -> None:
         service = self._state.service(key)
         if service.rule is None:
-            return  # what is kept stays so until it is known how much is needed
+            return  # no label changes while no rule is in force: the minimum is unknown
         smallest = service.rule.limited(service.replicas).smallest
         kept = to_keep(smallest, list(self._runs(service)))
         onto = [pod for one in service.instances if one.uid in kept for pod in self._pods(one)]
@@ -158,14 +162,14 @@ class Budgets:
                 _log.info("budget made", namespace=key.namespace, name=self._name)
         for pod in onto:
             if pod.uid in labelled and not pod.kept and not await self._label(pod, keep=True):
-                return  # it is gone, which the watch will show: another takes its place, and no label is lost meanwhile
+                return  # the pod is gone, and another takes its place; no label is removed meanwhile
         for pod in [pod for one in service.instances for pod in self._pods(one)]:
             if pod.kept and pod.uid not in labelled:
                 await self._label(pod, keep=False)
 
     async def _covered_of(self, key: ServiceKey, pods: list[PodRecord]) -> dict[str, str]:
-        """The budgets of others over these pods: a pod under two cannot be evicted at all. Labels of pods are not in
-        memory, so each is read, once."""
+        """The budgets of others that select these pods: Kubernetes never evicts a pod under two budgets. The cache has
+        no labels of pods, so each pod is read from the API server, once."""
         others = [found for found in self._cache.budgets.within(key.namespace) if found.name != self._name]
         if not others:
             self._covered.pop(key, None)
@@ -199,7 +203,7 @@ class Budgets:
         return [pods[name] for name in sorted(pods) if not pods[name].terminating]
 
     async def _label(self, pod: PodRecord, *, keep: bool) -> bool:
-        """Whether it is done; not so of a pod that is gone."""
+        """Set or remove the label; False when the pod is gone."""
         patch: dict[str, Any] = {"uid": pod.uid, "labels": {KEEP_LABEL: "true" if keep else None}}
         try:
             await self._writer.patch(PODS, pod.namespace, pod.name, {"metadata": patch}, patch_type=PatchType.MERGE)
@@ -209,8 +213,8 @@ class Budgets:
 
 
 def to_keep(smallest: Ratio, running: Sequence[Runs]) -> frozenset[str]:
-    """Uids of as many of each group as the smallest ratio needs: first what no drain is about to take, then what is
-    kept already. None of a service that does not serve."""
+    """Uids of as many instances of each group as the smallest ratio needs: first those on nodes that are not cordoned,
+    then those that are kept already. Empty for a service that does not serve."""
     kept: set[str] = set()
     for group, number in smallest.counts.items():
         found = sorted((not one.settled, not one.kept, one.uid) for one in running if one.group == group)
@@ -221,7 +225,7 @@ def to_keep(smallest: Ratio, running: Sequence[Runs]) -> frozenset[str]:
 
 
 def budget(namespace: str, name: str) -> Object:
-    """Allows no eviction of what has the label."""
+    """The PodDisruptionBudget: no eviction of pods with the label."""
     return {
         "apiVersion": DISRUPTION_BUDGETS.api_version,
         "kind": DISRUPTION_BUDGETS.kind,

@@ -1,7 +1,7 @@
 """Performs plans: creates and deletes the objects of instances, whole or not at all, and ends jobs. Decides nothing.
 
-A crash in between leaves an instance that the next pass completes or revokes, because all names are fixed and every
-write names the uid that it means, deletions of pods and the end of a job also the version that the decision saw.
+After a crash half way, the next pass completes or revokes the instance: all names are fixed, and every write names the
+uid of its object. A deletion of a pod and the end of a job also name the version that the decision saw.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from scaler.workloads.ascendjob import rounds_patch
 _log = structlog.get_logger(__name__)
 
 UNDO_TRIES = 5
-"""How often a pod is looked at again that changes while it is to be deleted unbound."""
+"""How often a deletion is tried of a pod that changes at the same time and must not be bound."""
 
 
 class ActionResult(msgspec.Struct, frozen=True):
-    """What became of one action. `refused` has the API server's words; `failed` means: try again after a pause."""
+    """The outcome of one action. `refused` has the API server's words; `failed` means: try again after a pause."""
 
     uid: str
     refused: str = ""
@@ -63,7 +63,7 @@ class Executor:
         self._clock = clock
 
     async def perform(self, plan: Plan) -> tuple[ActionResult, ...]:
-        """Do what the plan says; one outcome per action, never an error of the seam."""
+        """Perform the actions of the plan; one result per action. Never raises an error of the seam."""
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._perform(plan.key, action)) for action in plan.actions]
         return tuple(task.result() for task in running)
@@ -75,7 +75,8 @@ class Executor:
             return ActionResult(action.uid, failed=str(error))
 
     async def _do(self, key: ServiceKey, action: Action) -> str:
-        """The words of a refusal, "" without one. Raises errors of the seam: then the decision is made anew."""
+        """The API server's words of a refusal, "" without one. Other errors of the seam are raised: then the service is
+        decided again."""
         record = self._cache.job(action.uid)
         made_here = self._cache.makes_pods and record is not None and record.kind == ASCEND_JOBS.kind
         if record is None or not made_here or isinstance(action, Evict):
@@ -101,7 +102,8 @@ class Executor:
         return ""
 
     async def _on_pods_there(self, key: ServiceKey, action: Action) -> str:
-        """Take the gate off its pods, or delete them: all that can be done to an instance whose pods others make."""
+        """Take the gate off the pods of the instance, or delete them: nothing else is possible where others make the
+        pods."""
         try:
             match action:
                 case Admit() | Complete():
@@ -111,7 +113,7 @@ class Executor:
                 case Evict():
                     await self._gates.evict(key, action.uid)
                 case _:
-                    pass  # its owner makes the pods, and ends them
+                    pass  # the owner makes the pods, and ends them
         except REFUSALS as error:
             return _words(error)
         return ""
@@ -119,7 +121,8 @@ class Executor:
     # admit, complete
 
     async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
-        """A job that is not what was decided about any more is decided about anew."""
+        """Make the objects, unless the job is no longer the one that was decided about: then the service is decided
+        again."""
         if not await self._guard.is_as_known(record):
             return ""
         words = self._guard.in_vain(record.uid)
@@ -128,12 +131,13 @@ class Executor:
         return words or await self._make(key, record, undo=undo)
 
     async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
-        """PodGroup first, because Volcano makes one of its own for a pod without; then the rest at once."""
+        """Create the PodGroup first, because Volcano makes one of its own for a pod without; then all other objects at
+        once."""
         made: list[tuple[Resource, Object]] = []
         errors: list[KubeError] = []
         try:
             missing = self._missing(record)
-        except Exception as error:  # an unforeseen shape of job must not stop the other services
+        except Exception as error:  # a job of an unforeseen shape must not stop the other services
             _log.exception("no objects can be made of a job", service=str(key), job=record.name)
             return f"no objects can be made of its spec: {error!r}"
         for batch in missing:
@@ -159,7 +163,7 @@ class Executor:
         raise refusal
 
     def _missing(self, record: JobRecord) -> list[list[tuple[Resource, Object]]]:
-        """What the cache does not have yet, in batches that may be created together."""
+        """The objects that the cache does not have yet, in batches that may be created together."""
         job, obj = record.job, record.object
         first: list[tuple[Resource, Object]] = []
         rest: list[tuple[Resource, Object]] = []
@@ -173,10 +177,10 @@ class Executor:
         return [first, rest]
 
     async def _undo(self, key: ServiceKey, record: JobRecord, made: list[tuple[Resource, Object]]) -> bool:
-        """Leave nothing of a refused instance: False when a pod stays, because a scheduler was quick to bind it, or
-        because it was there before and the watch has not shown it.
+        """Delete what was made of a refused instance. False when a pod stays: the scheduler has bound it meanwhile, or
+        it existed before and the watch has not shown it.
 
-        What stays makes the instance incomplete, for the next pass.
+        A pod that stays makes the instance incomplete; the next pass handles that.
         """
         pods = {obj["metadata"]["name"]: obj for resource, obj in made if resource is PODS}
         unseen = self._none_there(record, (name for name in record.job.pods if name not in pods))
@@ -191,7 +195,7 @@ class Executor:
         return gone
 
     async def _delete_unbound(self, key: ServiceKey, pod: Object) -> bool:
-        """Delete a pod exactly as it was seen, and look again when it is not so any more. False when it is bound."""
+        """Delete exactly this version of a pod; read the pod again when it has changed. False when the pod is bound."""
         for _ in range(UNDO_TRIES):
             if pod["spec"].get("nodeName"):
                 return False
@@ -206,8 +210,8 @@ class Executor:
     # revoke
 
     async def _revoke(self, key: ServiceKey, record: JobRecord) -> None:
-        """Delete the pods that are not bound, then the PodGroup. One that got bound meanwhile is left alone, and with
-        any pod the PodGroup stays: no precondition of it would show them."""
+        """Delete the pods that are not bound, then the PodGroup. A pod that was bound meanwhile stays, and with any pod
+        the PodGroup stays: no precondition of the deletion can say that there are no pods."""
         unbound = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.node and not pod.terminating]
         if unbound:
             self._guard.forget(record.uid)
@@ -218,13 +222,13 @@ class Executor:
             await self._writes.delete(key, POD_GROUPS, group)
 
     async def _none_there(self, record: JobRecord, names: Iterable[str]) -> None:
-        """NotSentError where one of these pods exists: the watch of pods may be far behind."""
+        """NotSentError when one of these pods exists: the watch of pods may be far behind."""
         for pod in await all_done([self._pod_there(record, name) for name in names]):
             if pod:
                 raise NotSentError(f"{pod} of it exists, which the watch has not shown yet")
 
     async def _pod_there(self, record: JobRecord, name: str) -> str:
-        """The name of the instance's pod if it exists and stays, else ""."""
+        """The name of the instance's pod if the pod exists and is not being deleted, else ""."""
         try:
             pod = await self._writer.get(PODS, record.namespace, name)
         except NotFoundError:
@@ -236,7 +240,7 @@ class Executor:
         group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
         return group if group is not None and group.owner_uid == record.uid else None
 
-    # the life of a job by its run policy: whatever goes wrong, there is nothing to undo
+    # the life of a job by its run policy: none of these steps needs an undo
 
     async def _finish(self, key: ServiceKey, record: JobRecord, step: Finish) -> None:
         present = {name: pod for name, pod in self._cache.pods_of(record.uid).items() if not pod.terminating}
@@ -248,8 +252,8 @@ class Executor:
         self._writes.expect(key, ASCEND_JOBS, await write_status(self._writer, record.object, patch))
 
     async def _remove(self, key: ServiceKey, record: JobRecord, step: Remove) -> None:
-        """One after the other: lowered replicas go from the highest index down. Pods that run may end by it, so nothing
-        is done where a watch was behind."""
+        """Delete one pod after the other: lowered replicas lose their highest indices first. Running pods may end by
+        it, so nothing is deleted where a watch is behind."""
         if not await self._lookup.is_as_known(record):
             return
         owned = self._cache.pods_of(record.uid)
@@ -260,7 +264,8 @@ class Executor:
             await self._writes.delete(key, POD_GROUPS, group)
 
     async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
-        """Volcano reads the size of a gang from its PodGroup alone; what else is in it stays. As `_remove`."""
+        """Update the PodGroup: Volcano reads the size of a gang from there alone; its other fields stay. Checks as
+        `_remove`."""
         if not await self._lookup.is_as_known(record):
             return
         group = self._own_pod_group(record)
@@ -283,11 +288,11 @@ def _words(error: KubeError) -> str:
     return error.message if isinstance(error, StatusError) else str(error)
 
 
-# What is logged
+# Log lines
 
 
 def plan_line(world: World, plan: Plan) -> dict[str, object]:
-    """What was seen, and what is done about it."""
+    """The log fields of a plan: what was seen, and what is done."""
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     doing: dict[str, list[str]] = {}
     for action in plan.actions:
@@ -308,7 +313,7 @@ def plan_line(world: World, plan: Plan) -> dict[str, object]:
 
 
 def outcome_line(plan: Plan, outcomes: Sequence[ActionResult]) -> dict[str, object]:
-    """What became of a plan's actions: how many were done, and the words about each that was not."""
+    """The log fields of its outcome: how many actions were done, and the words about each that was not."""
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     refused = {names.get(outcome.uid, outcome.uid): outcome.refused for outcome in outcomes if outcome.refused}
     failed = {names.get(outcome.uid, outcome.uid): outcome.failed for outcome in outcomes if outcome.failed}

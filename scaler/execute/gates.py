@@ -1,8 +1,8 @@
-"""Releases instances whose pods others make: takes our gate off. And revokes an admission. Decides nothing.
+"""Releases instances whose pods others make, by taking our gate off; revokes and evicts instances. Decides nothing.
 
-A pod that would share its PodGroup with other instances gets one of its instance first (docs/explanation/
-holding-by-gates.md). Every write names the uid that it means: names are used again. What a crash leaves half released
-is released by the next pass.
+A pod that would share its PodGroup with other instances first gets a PodGroup of its own instance (docs/explanation/
+holding-by-gates.md). Every write names the uid of its object, because names are reused. An instance that a crash leaves
+half released is released by the next pass.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from scaler.workloads.membership import Membership
 from scaler.workloads.podgroups import own_pod_group, own_pod_group_name, owner_reference
 
 TRIES = 5
-"""How often a patch is sent that the API server answers with a conflict although the pod is the one that is meant."""
+"""How often a patch is sent that gets a conflict although the pod has the uid that the patch names."""
 _KEEP_NO_ROOM = [{"op": "add", "path": "/spec/minResources", "value": {}}]
 
 
 class Gates:
-    """Raises errors of the seam: the caller separates refusals from what is tried again."""
+    """Raises errors of the seam: the caller separates refusals from errors that are retried."""
 
     def __init__(self, writer: Writer, writes: ExpectedWrites, state: ClusterState) -> None:
         self._writer = writer
@@ -38,7 +38,7 @@ class Gates:
         self._cache = state.cache
 
     async def release(self, key: ServiceKey, uid: str) -> None:
-        """Take our gate off all pods of the instance, in parallel; those that are gone meanwhile are not missed."""
+        """Take our gate off all pods of the instance, in parallel; a pod that is gone meanwhile is no error."""
         pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
         pods.sort(key=lambda pod: pod.name)
         gated = [pod for pod in pods if pod.gated]
@@ -46,23 +46,24 @@ class Gates:
         await all_done([self._patch(key, pod, _release(pod)) for pod in gated])
 
     async def revoke(self, key: ServiceKey, uid: str) -> None:
-        """Delete its pods, exactly as the decision saw them: one that got bound meanwhile stays."""
+        """Delete the pods of the instance in exactly the version that the decision saw: a pod that was bound meanwhile
+        stays."""
         unbound = [pod for pod in self._cache.pods_of(uid).values() if not pod.node and not pod.terminating]
         await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in unbound if not pod.gated])
 
     async def evict(self, key: ServiceKey, uid: str) -> None:
-        """Delete its pods, bound or not, exactly as the decision saw them and with their grace period: preemption and
-        drains, the cases in which something that runs is deleted. Where others make its pods, they come again, held."""
+        """Delete the pods, bound or not, in exactly the version that the decision saw and with their grace period. Only
+        preemption and drains do this to running pods. Where others make the pods, new ones come, held."""
         pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
         await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in pods])
 
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
-        """A pod that is gone is not missed. A conflict alone proves nothing: an API server may compare the uid with
-        that of a predecessor of the same name, which only its own cache still has."""
+        """Patch the pod; a pod that is gone is no error. A conflict alone does not mean that it is gone: an API server
+        may compare the uid with that of an earlier pod of the same name, which only its own cache still has."""
         for _ in range(TRIES):
             try:
                 await self._writes.patch(key, PODS, pod, patch, PatchType.STRATEGIC)
-            except NotFoundError:  # gone, or new and not known to every API server: tried again when the watch shows it
+            except NotFoundError:  # gone, or too new for this API server: tried again when the watch shows it
                 raise NotSentError(f"pod {pod.name} is not found") from None
             except ConflictError:
                 with suppress(NotFoundError):
@@ -75,13 +76,13 @@ class Gates:
     # a PodGroup of its own
 
     async def _gather_in_own_group(self, key: ServiceKey, uid: str, pods: Sequence[PodRecord]) -> None:
-        """Move the pods that are not bound yet into the PodGroup of their instance, if they would share one."""
+        """Move the unbound pods into the PodGroup of their instance, if they would share one with other instances."""
         membership = self._cache.pod_instances.membership_of(uid)
         waiting = [pod for pod in pods if not pod.node and pod.governed is not None and pod.governed.volcano]
         if membership is None or not membership.shares_pod_group or not waiting:
             return
         namespace = pods[0].namespace
-        # The PodGroup that some of them are in already and that is theirs alone, or a new one.
+        # A PodGroup that only this instance has, with some of its pods already, or a new one.
         named = {pod.governed.pod_group for pod in pods if pod.governed is not None and pod.governed.pod_group}
         own = min((name for name in named if self._exists(namespace, name)), default="")
         name = own or own_pod_group_name(membership.name, pods[0].uid)
@@ -91,19 +92,20 @@ class Gates:
         else:
             await self._make_group(name, key, membership, pods)
         await all_done([self._patch(key, pod, {"metadata": _named(pod, {POD_GROUP: name})}) for pod in moving])
-        # After the pods have left: Volcano writes its own anew for a pod that names none, and then names it in the pod,
-        # which is seen.
+        # Only after the pods have left: for a pod that names no PodGroup, Volcano creates its own one again and names
+        # it in the pod; the watch shows that.
         left = {VOLCANOS_OWN + pod.governed.maker_uid for pod in waiting if pod.governed is not None}
         await all_done([self._keep_no_room(namespace, group) for group in sorted(left)])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:
-        """Without its last pod, what Volcano made would keep room for one as long as it is in the queue, and other
-        PodGroups would not enter it while nodes are free. Its name has its owner's uid, and so means one alone."""
+        """Delete the PodGroup that Volcano made, after its last pod has left: while queued, it would reserve room for
+        one pod and keep other PodGroups out. The uid of its owner is in its name, so no other PodGroup has this
+        name."""
         with suppress(NotFoundError):
             await self._writer.patch(POD_GROUPS, namespace, name, _KEEP_NO_ROOM, patch_type=PatchType.JSON)
 
     async def _join(self, name: str, pods: Sequence[PodRecord]) -> None:
-        """Let the PodGroup belong to these too: those that it was made for may go before them."""
+        """Add these pods to the owners of the PodGroup: the pods that it was made for may be deleted before them."""
         for pod in pods:
             owner = {"op": "add", "path": "/metadata/ownerReferences/-", "value": owner_reference(pod.name, pod.uid)}
             try:
@@ -115,9 +117,9 @@ class Gates:
         return not name.startswith(VOLCANOS_OWN) and self._cache.pod_groups.get(namespace, name) is not None
 
     async def _make_group(self, name: str, key: ServiceKey, membership: Membership, pods: Sequence[PodRecord]) -> None:
-        """It belongs to the pods that are there, and goes with the last of them."""
+        """Create a PodGroup that is owned by the existing pods, and is deleted with the last of them."""
         first, *others = pods
-        # before the pod is read: meanwhile the watch may say that all are gone
+        # before the pod is read: the watch may show meanwhile that all pods are gone
         size = self._instances.of(membership.instance).expected
         leader_first = starts_with_leader(self._cache, membership.instance)
         pod = await self._writer.get(PODS, first.namespace, first.name)
@@ -131,7 +133,8 @@ def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]
 
 
 def _release(pod: PodRecord) -> dict[str, Any]:
-    """Strategic merge patch: our gate only, foreign ones stay; and the deletion cost that held pods have."""
+    """The strategic merge patch: removes only our gate, other gates stay; and removes the deletion cost of held
+    pods."""
     discounted = pod.governed is not None and pod.governed.discounted
     meta = _named(pod, {DELETION_COST: None}) if discounted else {"uid": pod.uid}
     return {"metadata": meta, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}

@@ -1,4 +1,4 @@
-"""Writes to the objects of instances, each of which has to come back before its service is decided about again."""
+"""Writes to the objects of instances. Each write has to be seen in the watch before its service is decided again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from scaler.kube.writer import Writer
 from scaler.state.expectations import Expectations
 
 REFUSALS = (ForbiddenError, InvalidError, BadRequestError, NotFoundError, AlreadyExistsError)
-"""Answers that will not change by asking again at once."""
+"""Answers that stay the same if the request is repeated at once."""
 
 
 class ExpectedWrites:
-    """Each write names the uid that it means. Raises errors of the seam."""
+    """Each write names the uid of its object. Raises errors of the seam."""
 
     def __init__(self, writer: Writer, cache: Cache, expectations: Expectations) -> None:
         self._writer = writer
@@ -39,7 +39,7 @@ class ExpectedWrites:
         }
 
     async def create(self, key: ServiceKey, resource: Resource, body: Object) -> Object:
-        """The object as it is after that; one that was there already counts as created."""
+        """The object after the write; an object that existed already counts as created."""
         created = await self._writer.create(resource, body["metadata"]["namespace"], body)
         self.expect(key, resource, created)
         return created
@@ -47,13 +47,14 @@ class ExpectedWrites:
     async def patch(
         self, key: ServiceKey, resource: Resource, known: Stored, patch: Any, patch_type: PatchType
     ) -> None:
-        """The patch itself has to name the uid."""
+        """Send the patch, which has to contain the uid."""
         self.expect(
             key, resource, await self._writer.patch(resource, known.namespace, known.name, patch, patch_type=patch_type)
         )
 
     def expect(self, key: ServiceKey, resource: Resource, after: Object) -> None:
-        """This was written about the service: the watch has to show it as it is `after` that."""
+        """Note that the watch has to show the object as it is `after` the write, before the service is decided
+        again."""
         meta = after["metadata"]
         version = str(meta["resourceVersion"])
         self._expectations.expect(key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"], version)
@@ -61,7 +62,7 @@ class ExpectedWrites:
     async def delete(
         self, key: ServiceKey, resource: Resource, known: Stored, *, exactly: bool = False, propagation_policy: str = ""
     ) -> None:
-        """`exactly` = only the version that the decision saw: a pod that was bound since then has another."""
+        """`exactly` = only the version that the decision saw: a pod that was bound since then has another version."""
         version = known.resource_version if exactly else ""
         await self._writer.delete(
             resource, known.namespace, known.name, uid=known.uid, resource_version=version,
@@ -71,7 +72,7 @@ class ExpectedWrites:
 
 
 async def gathered(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Run all to their end; errors of the seam are results, anything else is a bug and is raised."""
+    """Run all calls to their end; errors of the seam are results, other errors are bugs and are raised."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, KubeError):
@@ -80,7 +81,7 @@ async def gathered(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
 
 
 async def all_done(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Run all to their end, then raise the gravest error: one that asking again would not mend comes first."""
+    """Run all calls to their end, then raise the gravest error: first one that stays the same if repeated."""
     results = await gathered(calls)
     errors = [result for result in results if isinstance(result, KubeError)]
     if errors:
