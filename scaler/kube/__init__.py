@@ -1,1 +1,1 @@
-"""The seam to the cluster: the KubeApi protocol on plain dicts, its errors, its real implementation."""
+"""The seam to the cluster: the protocol KubeApi on plain dicts, its errors, and its HTTP implementation."""

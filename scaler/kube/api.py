@@ -1,7 +1,7 @@
 """The only seam to the cluster: list, watch, get, create, replace, patch and delete on plain objects.
 
-Two implementations are judged by one conformance suite (tests/conformance): `kube.client.HttpKubeApi`
-against a real API server and `sim.cluster.SimCluster`. Nothing here knows about HTTP.
+One conformance suite (tests/conformance) tests both implementations: `kube.client.HttpKubeApi`, against a real API
+server, and `sim.cluster.SimCluster`. This module knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from scaler.kube.errors import UnknownOutcomeError
 
 Object = dict[str, Any]
-"""A Kubernetes object as JSON gives it."""
+"""A Kubernetes object as decoded JSON."""
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Resource(msgspec.Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """With its group, as in the names of CustomResourceDefinitions: pods, ascendjobs.mindxdl.gitee.com."""
+        """The name with its group, as in the names of CustomResourceDefinitions: pods, ascendjobs.mindxdl.gitee.com."""
         return f"{self.plural}.{self.group}".rstrip(".")
 
 
@@ -81,11 +81,11 @@ class PatchType(StrEnum):
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
     APPLY = "application/apply-patch+yaml"
-    """Server-side apply, as `Apply` says."""
+    """Server-side apply, with the options of `Apply`."""
 
 
 class Apply(NamedTuple):
-    """Who owns the fields, whether others lose theirs (else ConflictError), whether it is only said what would be."""
+    """The owner of the fields; whether it takes over fields of others (else ConflictError); whether it is a dry run."""
 
     manager: str = "mind-cluster-scaler"
     force: bool = True
@@ -96,7 +96,7 @@ OWN = Apply()
 
 
 class EventType(StrEnum):
-    """What a watch event says. ERROR never reaches the caller: it is raised as an error of kube.errors."""
+    """The type of a watch event. ERROR never reaches the caller: it is raised as an error of kube.errors."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -105,7 +105,7 @@ class EventType(StrEnum):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """An object that could not be read, with as much of its identity as could be."""
+    """An object that could not be decoded, with as much of its identity as is readable."""
 
     why: str
     namespace: str = ""
@@ -116,13 +116,13 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One event of a watch. For BOOKMARK only `resource_version` means anything and `object` is None."""
+    """One event of a watch. A BOOKMARK has only a `resource_version`; its `object` is None."""
 
     type: EventType
     object: T | None
     resource_version: str
     refused: Refused | None = None
-    """In place of an object that could not be read."""
+    """Set instead of `object` when the object could not be decoded."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -132,14 +132,14 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     resource_version: str
     continue_token: str = ""
     refused: list[Refused] = []
-    """What else is on the page and could not be read."""
+    """The objects of the page that could not be decoded."""
 
 
 class KubeApi(Protocol):
     """The cluster. Every method raises `kube.errors.KubeError` and nothing else (CancelledError aside).
 
     `namespace=None` on list and watch means all namespaces; cluster-scoped resources take None everywhere.
-    `decode` names a msgspec Struct (or any type msgspec knows) that receives just the fields it declares; by
+    `decode` names a msgspec Struct (or any type that msgspec knows) with just the fields that are decoded; by
     default objects are plain dicts. Selectors are written as in kubectl.
     """
 
@@ -180,8 +180,8 @@ class KubeApi(Protocol):
         subresource: str = "", apply: Apply = OWN,
     ) -> Object:  # fmt: skip
         """PATCH. A `metadata.uid` or `metadata.resourceVersion` in a merge or strategic patch, or a JSON patch `test`,
-        is a precondition. APPLY makes what is not there, and what was applied before and is not applied any more goes
-        away; of a subresource it makes nothing."""
+        is a precondition. APPLY creates a missing object, and removes fields that an earlier apply set and this one
+        does not; on a subresource it creates nothing."""
         ...
 
     async def delete(
@@ -193,7 +193,7 @@ class KubeApi(Protocol):
 
 
 async def within(seconds: float, call: Awaitable[T]) -> T:
-    """What `call` gives; UnknownOutcomeError when it takes longer."""
+    """The result of `call`; UnknownOutcomeError after `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             return await call

@@ -1,9 +1,9 @@
 """The real cluster: KubeApi over HTTP.
 
 The calls of kubernetes_asyncio are not used: they have no timeout, do not check the status and decode far too much.
-Every call here has a deadline, and every answer is checked. A proxy is used only when the kubeconfig names one
-(`proxy-url`): HTTPS_PROXY is ignored, because inside a cluster it is set for other purposes. Nothing is retried, with
-one exception: a request that was answered with 401 did nothing, and is sent once more with a renewed token.
+Here each call has a deadline, and each answer is checked. A proxy is used only when the kubeconfig names one
+(`proxy-url`): HTTPS_PROXY is ignored, because in a cluster it is set for other purposes. Nothing is retried, with one
+exception: a request with answer 401 had no effect, and is sent once more with a renewed token.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ WATCH_SILENCE = 90.0
 KEEP_ALIVE = 150.0
 """Seconds that an idle connection is kept: a new TLS connection costs ten times as much as a request."""
 MOST_PAGE = 2**22
-"""Bytes of a page of a list; where it would have more, a request names fewer objects."""
+"""Bytes of a page of a list; if a page would have more, the next request asks for fewer objects."""
 READ_BUFFER = 2**18
 """Bytes read ahead of a stream: fewer wake-ups when many events come at once."""
 
 T = TypeVar("T")
 
 Answered = Callable[[str, Resource, float, float | None], None]
-"""Called after each request with verb, resource, the seconds until an answer began or none came, and, if it was a
-success, the time that the API server said it was (seconds since the epoch)."""
+"""Called after each request with verb, resource, the seconds until an answer began or none came, and after a success
+the time of the API server's clock (seconds since the epoch)."""
 
 
 class TooLongError(Exception):
-    """An answer is longer than its reader allows; str() says the limit."""
+    """An answer is longer than its reader allows; the message has the limit."""
 
 
 class HttpKubeApi:
@@ -73,7 +73,7 @@ class HttpKubeApi:
         self.watch_silence = WATCH_SILENCE
         options = {"proxy": configuration.proxy, "server_hostname": configuration.tls_server_name}
         self._page_sizes: dict[Resource, int] = {}
-        """Objects in a page of those whose pages were too large."""
+        """Objects per page, for resources whose pages were too large."""
         self._per_request: dict[str, Any] = {key: value for key, value in options.items() if value}
 
     async def list(  # noqa: PLR0913 - as in KubeApi
@@ -81,7 +81,7 @@ class HttpKubeApi:
         limit: int = 0, continue_token: str = "", resource_version: str = "", decode: Any = Object,
     ) -> Page[Any]:  # fmt: skip
         path = path_of(resource, namespace)
-        while True:  # a page may hold fewer objects than its limit, so that few large ones do not take all memory
+        while True:  # a page may have fewer objects than its limit, so that large ones do not take all memory
             size = min(limit, self._page_sizes.get(resource, limit))
             query = query_of(
                 {
@@ -142,7 +142,7 @@ class HttpKubeApi:
         return decode_object(await self._call("create", resource, path_of(resource, namespace), body))
 
     async def would_create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        """What admission would make of it; nothing is stored. Only commands use it, so KubeApi has it not."""
+        """The object after admission; nothing is stored. Only commands need it, so KubeApi does not have it."""
         path = path_of(resource, namespace) + query_of({"dryRun": "All"})
         return decode_object(await self._call("create", resource, path, body))
 
@@ -177,14 +177,14 @@ class HttpKubeApi:
         await self._call("delete", resource, path_of(resource, namespace, name), body)
 
     async def version(self) -> Object:
-        """What the API server says of itself: `gitVersion` among others."""
+        """The version of the API server: `gitVersion` among others."""
         return decode_object(await self._call("get", _VERSION, "/version"))
 
     async def _call(
         self, verb: str, resource: Resource, path: str, body: Any = None, *, content_type: str = "application/json",
         timeouts: int = 1, longest: int = 0,
     ) -> bytes:  # fmt: skip
-        """One answer of JSON, or an error; `longest` in bytes, 0 for any."""
+        """The JSON of one answer, or an error; `longest` in bytes, 0 for no limit."""
         data = None if body is None else msgspec.json.encode(body)
 
         async def exchange(authorization: str) -> bytes:
@@ -196,7 +196,7 @@ class HttpKubeApi:
         return await self._authorized(_METHODS.get(verb, "GET"), exchange)
 
     async def _open_watch(self, resource: Resource, path: str) -> aiohttp.ClientResponse:
-        """The answer to a watch whose events are yet to be read."""
+        """The answer to a watch; its events are not read yet."""
 
         async def exchange(authorization: str) -> aiohttp.ClientResponse:
             async with asyncio.timeout(self._timeout):
@@ -227,11 +227,11 @@ class HttpKubeApi:
         self, verb: str, resource: Resource, path: str, authorization: str, silence: float, data: bytes | None = None,
         content_type: str = "application/json",
     ) -> aiohttp.ClientResponse:  # fmt: skip
-        """Send it, and tell how long it took until an answer began, also when none did."""
+        """Send the request, and report the seconds until an answer began, or until none came."""
         headers = {"Content-Type": content_type}
         if authorization:
             headers["Authorization"] = authorization
-        connect = min(CONNECT_TIMEOUT, self._timeout / 2)  # before the answer's own, so that "not sent" is certain
+        connect = min(CONNECT_TIMEOUT, self._timeout / 2)  # less than the answer has, so that "not sent" is certain
         loop = asyncio.get_running_loop()
         began, date = loop.time(), None
         try:
@@ -244,7 +244,7 @@ class HttpKubeApi:
                 allow_redirects=False,
                 **self._per_request,
             )
-            if 200 <= response.status < 300:  # a refusal may be of a proxy
+            if 200 <= response.status < 300:  # otherwise a proxy may have refused
                 with suppress(ValueError, OverflowError, TypeError):
                     date = parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
         finally:
@@ -254,10 +254,10 @@ class HttpKubeApi:
 
 _VERSION = Resource("", "", "version", "Info", namespaced=False)
 _METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"}
-"""Of the verbs that write; all others are GET."""
+"""HTTP methods of the verbs that write; all others are GET."""
 
 _TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-"""ValueError: aiohttp's words for a chunk or a line that is too long."""
+"""ValueError: aiohttp raises it for a chunk or a line that is too long."""
 
 
 def _untrusted(what: str, error: BaseException) -> KubeError:
@@ -268,7 +268,7 @@ def _untrusted(what: str, error: BaseException) -> KubeError:
 
 
 async def _json_of(response: aiohttp.ClientResponse, longest: int = 0) -> bytes:
-    """Refusals are raised as what they mean; a success must be JSON (a proxy's page of HTML is no answer)."""
+    """The body. A refusal is raised as its error; a success must be JSON (a proxy's page of HTML is no answer)."""
     answer = await (read_at_most(response, longest) if longest else response.read())
     if not 200 <= response.status < 300:
         raise refusal(response.status, response.reason or "", answer, response.headers.get("Retry-After"))
@@ -278,7 +278,7 @@ async def _json_of(response: aiohttp.ClientResponse, longest: int = 0) -> bytes:
 
 
 async def read_at_most(response: aiohttp.ClientResponse, longest: int) -> bytes:
-    """The whole body, of at most `longest` bytes. Raises TooLongError, and reads no further then."""
+    """The whole body, of at most `longest` bytes. Raises TooLongError, and then reads no further."""
     parts, left = [], longest
     async for chunk in response.content.iter_any():
         left -= len(chunk)
@@ -297,7 +297,7 @@ async def connect(
     """The cluster that `kubeconfig` (and its `context`) names.
 
     Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
-    ~/.kube/config). NotSentError when there is no usable configuration; whether the cluster answers is not tried.
+    ~/.kube/config). NotSentError when there is no usable configuration; no request is sent yet.
     `insecure`: the certificate of the server is not checked, as with kubectl --insecure-skip-tls-verify.
     """
     configuration, credentials, tls = await load(kubeconfig, context, insecure=insecure)

@@ -1,7 +1,7 @@
-"""Where the API server is, by which credentials, and whom to trust: of a pod, or of a kubeconfig.
+"""The address of the API server, the credentials, and the trusted certificates: of a pod, or of a kubeconfig.
 
-From kubernetes_asyncio comes the loader of a kubeconfig (with its exec plugins) and nothing else. What Kubernetes gives
-to a pod is read here: that loader cannot be had without all the models, which take 40 MiB.
+Only the loader of a kubeconfig (with its exec plugins) is from kubernetes_asyncio. The files that Kubernetes mounts
+into a pod are read here: importing that loader also imports all models, which take 40 MiB.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 TOKEN_LIFE = 60.0
 """Seconds after which a mounted token is read again."""
 PLUGIN_TIMEOUT = 30.0
-"""Seconds for an exec plugin or an identity provider to come up with a token."""
+"""Seconds for an exec plugin or an identity provider to return a token."""
 
 
 def is_here() -> bool:
-    """Whether this is a pod with a service account."""
+    """Whether this process is in a pod with a service account."""
     return HOST in os.environ and (MOUNTED / "token").is_file()
 
 
 class InCluster:
-    """As much of the Configuration of kubernetes_asyncio as is read of one. Raises OSError or ValueError when anything
-    is missing or empty."""
+    """The fields of kubernetes_asyncio's Configuration that are read. Raises OSError or ValueError when a file is
+    missing or empty."""
 
     cert_file = key_file = proxy = tls_server_name = None
     verify_ssl, disable_strict_ssl_verification = True, False
@@ -46,7 +46,7 @@ class InCluster:
         self.read()
 
     def read(self) -> None:
-        """The token as it is now: it is renewed while the pod lives."""
+        """Read the token again: it is renewed while the pod lives."""
         token = (MOUNTED / "token").read_text().strip()
         if not token:
             raise ValueError(f"{MOUNTED / 'token'} is empty")
@@ -54,11 +54,11 @@ class InCluster:
 
 
 Configuration: TypeAlias = Any
-"""That of kubernetes_asyncio, or an `InCluster`, which has what is read of it."""
+"""The class of kubernetes_asyncio, or an `InCluster`, which has the fields that are read."""
 
 
 class Credentials:
-    """Token, basic auth or client certificate: read again when they age, and when the server refused them.
+    """Token, basic auth or client certificate: read again when they are old, and after the server refused them.
 
     `loader` is that of a kubeconfig, whose plugins then run again; None inside a cluster, where files are mounted.
     """
@@ -71,7 +71,8 @@ class Credentials:
         self._loaded_at = asyncio.get_running_loop().time()
 
     async def header(self) -> str:
-        """The Authorization header, "" for none. Never raises: a stale token is answered with 401, which says more."""
+        """The Authorization header, "" for none. Never raises: with a stale token the server answers 401, which says
+        more."""
         loader, now = self._loader, asyncio.get_running_loop().time()
         ages = loader is None or loader.provider is not None or hasattr(loader, "exec_plugin_expiry")
         if ages and now >= self._loaded_at + TOKEN_LIFE:
@@ -79,13 +80,13 @@ class Credentials:
         return str(self._configuration.api_key.get("BearerToken") or "").strip()
 
     async def renew(self) -> None:
-        """The last one was refused, or the server's certificate was: read again what may have been rotated."""
+        """Read the files again that may have been rotated: the token was refused, or the server's certificate was."""
         with suppress(AttributeError):
             del self._loader.exec_plugin_expiry
         await self._load()
 
     async def _load(self) -> None:
-        """What cannot be read leaves everything as it was."""
+        """Load the credentials; after an error the old ones stay."""
         asked_at = asyncio.get_running_loop().time()
         async with self._lock:
             if self._loaded_at > asked_at:
@@ -122,7 +123,7 @@ async def load(
         tls = _tls(configuration, insecure=insecure)
     except Exception as error:
         words = " ".join(str(error).split())
-        if isinstance(error, TypeError | AttributeError | KeyError):  # of the library, about a file of another shape
+        if isinstance(error, TypeError | AttributeError | KeyError):  # from the library, for a file of another shape
             words = "it is empty, or no kubeconfig"
         if kubeconfig is not None and kubeconfig not in words:
             words = f"{kubeconfig}: {words}"
@@ -131,8 +132,8 @@ async def load(
 
 
 def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> str:
-    """The namespace that commands mean where none is named: that of the context or of this pod, else "default"."""
-    with suppress(Exception):  # what is wrong with the configuration is for `connect` to say
+    """The namespace of commands that name none: that of the context or of this pod, else "default"."""
+    with suppress(Exception):  # `connect` reports what is wrong with the configuration
         if kubeconfig is None and context is None and is_here():
             return (MOUNTED / "namespace").read_text("utf-8").strip()
         from kubernetes_asyncio import config  # noqa: PLC0415
@@ -144,7 +145,7 @@ def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> s
 
 
 def _require(paths: str) -> None:
-    """The library's own words for a file that is not there would be about a key in it."""
+    """Check that the files exist: for a missing file the library's own message names only a key in it."""
     if not any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
         raise FileNotFoundError(f"not in a cluster, and there is no kubeconfig {paths}")
 

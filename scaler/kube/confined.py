@@ -1,4 +1,4 @@
-"""A cluster to which only some writes are sent: what is refused never leaves the process."""
+"""A cluster to which only some writes are sent: a refused write never leaves the process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from scaler.kube.api import CONFIG_MAPS, LEASES, KubeApi, Object, Resource
 from scaler.kube.errors import status_error
 
 Check = Callable[[str, Resource, str | None], None]
-"""Called with verb, resource and namespace before a write; what it raises is raised instead."""
+"""Called with verb, resource and namespace before a write; an error that it raises replaces the write."""
 
 
 class Guarded:
-    """Sends every read, and the writes that `check` lets through."""
+    """Sends every read, and the writes that `check` allows."""
 
     def __init__(self, api: KubeApi, check: Check) -> None:
         self.list, self.watch, self.get = api.list, api.watch, api.get
@@ -40,7 +40,7 @@ class Guarded:
 
 
 def confined(api: KubeApi, home: str) -> KubeApi:
-    """A cluster that is read only, but for ConfigMaps and Leases in `home`: any other write is a ForbiddenError."""
+    """A cluster that is read only, except for ConfigMaps and Leases in `home`: other writes raise ForbiddenError."""
 
     def refuse_others(verb: str, resource: Resource, namespace: str | None) -> None:
         if namespace != home or resource not in (CONFIG_MAPS, LEASES):

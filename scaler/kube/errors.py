@@ -1,4 +1,4 @@
-"""Everything that can go wrong at the seam, as one tree. Translated once, in the implementations of KubeApi.
+"""Every error of the seam, as one tree. Only the implementations of KubeApi make these errors.
 
 KubeError
 ├── StatusError             the API server answered with a Status; nothing was changed
@@ -26,11 +26,11 @@ class KubeError(Exception):
     """Base of all errors of the seam. `str()` is one line for people."""
 
     retry_after: float | None = None
-    """Seconds that the server asked to wait, at most LONGEST_RETRY_AFTER; None when it did not say."""
+    """Seconds until a retry, as the server said, at most LONGEST_RETRY_AFTER; None when it did not say."""
 
 
 class StatusError(KubeError):
-    """The API server refused. `status` is the HTTP code, `reason` the Status reason, `message` its words."""
+    """The API server refused. `status` is the HTTP code, `reason` the Status reason, `message` the server's text."""
 
     def __init__(self, status: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -99,9 +99,9 @@ _BY_CODE: dict[int, type[StatusError]] = {
 
 
 def status_error(code: int, reason: str, message: str, *, retry_after: float | None = None) -> KubeError:
-    """The error for an HTTP code and Status reason; 5xx is an unknown outcome because some of it may have happened."""
+    """The error for an HTTP code and Status reason; 5xx is an unknown outcome, because a part may have happened."""
     if code == 422 and "metadata.uid: Invalid value" in message and "field is immutable" in message:
-        # How an API server refuses a patch whose metadata.uid, a precondition at our seam, names another object.
+        # An API server answers so when metadata.uid of a patch, a precondition at our seam, names another object.
         return ConflictError(code, reason, message, retry_after=retry_after)
     if code >= 500:
         error: KubeError = UnknownOutcomeError(f"{code} {reason}: {message}")

@@ -1,4 +1,4 @@
-"""What a Lease says, and what is noted in its annotations: pure values."""
+"""The spec of a Lease, and the notes in its annotations: pure values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scaler.kube.api import Object
 
 
 def spec_of(lease: Object | None) -> Object:
-    """Its spec; empty for a Lease that is missing, too."""
+    """The spec of the Lease; empty for a missing Lease."""
     return (lease or {}).get("spec") or {}
 
 
@@ -17,11 +17,11 @@ def uid_of(lease: Object | None) -> str:
 
 
 def notes_of(lease: Object | None) -> dict[str, str]:
-    """Its annotations."""
+    """The annotations of the Lease."""
     return (lease or {}).get("metadata", {}).get("annotations") or {}
 
 
 def with_notes(lease: Object, notes: Mapping[str, str | None]) -> Object:
-    """A copy with these annotations; None = without it."""
+    """A copy with these annotations; None removes one."""
     kept = {key: value for key, value in {**notes_of(lease), **notes}.items() if value is not None}
     return {**lease, "metadata": {**lease["metadata"], "annotations": kept}}

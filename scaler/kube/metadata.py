@@ -1,6 +1,6 @@
-"""The metadata of objects, as msgspec decodes it: only declared fields, the rest is skipped without building anything.
+"""The metadata of objects, as msgspec decodes it: only declared fields; other fields are skipped.
 
-None of these values can be part of a cycle, so the garbage collector need not look at them (`gc=False`).
+None of these values can be part of a reference cycle, so the garbage collector may ignore them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ T = TypeVar("T")
 
 
 def sharing(most: int) -> Callable[[T], T]:
-    """A function that gives one object for all that are equal; it remembers the last `most`."""
+    """A function that returns one object for all equal ones; it remembers the last `most`."""
     return lru_cache(maxsize=most)(lambda value: value)
 
 
 shared: Callable[[str], str] = lru_cache(maxsize=1 << 15)(str)
-"""One object for texts that are equal. Not `sys.intern`, which on Python 3.12 keeps every text for ever."""
+"""One object for equal texts. Not `sys.intern`, which on Python 3.12 keeps every text for ever."""
 
 LONGEST_NAME = 253
-"""Characters of the name of any object. What is longer names none."""
+"""Characters of the name of any object. A longer text is no name."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class Owner(msgspec.Struct, rename="camel", gc=False):
-    """An owner reference; empty strings without one."""
+    """An owner reference; its fields are "" if there is none."""
 
     api_version: str = ""
     kind: str = ""
@@ -39,7 +39,7 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
     controller: bool = False
 
     def is_a(self, kind: str, group: str) -> bool:
-        """Whether it is of this kind of this API group, in any version."""
+        """Whether the owner is of this kind of this API group, in any version."""
         return self.kind == kind and self.api_version.partition("/")[0] == group
 
 
@@ -47,7 +47,7 @@ NO_OWNER = Owner()
 
 
 class Metadata(msgspec.Struct, rename="camel", gc=False):
-    """What all objects have."""
+    """The metadata that all objects have."""
 
     name: str = ""
     namespace: str = ""
@@ -59,7 +59,7 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def owner(self) -> Owner:
-        """The controlling owner, an empty one without any, or where its words are longer than any name."""
+        """The controlling owner; an empty one if there is none, or if a field of it is longer than any name."""
         for owner in self.owner_references:
             if owner.controller:
                 words = (owner.uid, owner.name, owner.kind, owner.api_version)
@@ -68,7 +68,7 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
 
 
 class LabelledMetadata(Metadata):
-    """With labels and annotations: all that is read of any object. `managedFields` is not decoded."""
+    """With labels and annotations: all metadata that is ever read. `managedFields` is not decoded."""
 
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     labels: dict[str, str] = msgspec.field(default_factory=dict)
@@ -81,9 +81,9 @@ def version_of(resource_version: str) -> int:
 
 
 def object_name(text: str, limit: int = LONGEST_NAME) -> str:
-    """`text` when it is a valid object name of at most `limit` characters, else something like it and a hash.
+    """`text` when it is a valid object name of at most `limit` characters, else a similar name with a hash.
 
-    A rule's name comes from a label, and labels allow what names do not: `My_Rule`.
+    The name of a rule comes from a label, and labels allow more than names: `My_Rule`.
     """
     if len(text) <= limit and _NAME.fullmatch(text):
         return text

@@ -1,7 +1,7 @@
-"""Which objects wait to be written and when each may be: coalesced, paced, retried, never blocking the caller.
+"""A queue of objects to be written: one entry per object, limited in rate, retried, never blocking the caller.
 
-Keys name objects, not messages: however often a key is marked, it waits once, so the number of keys bounds the queue.
-What is written is up to the caller and is looked up at the last moment. Must not know about Kubernetes objects.
+Keys name objects, not messages: a key is queued once, however often it is marked, so the number of keys bounds the
+queue. The caller decides what is written, just before the write. Must not know about Kubernetes objects.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _log = structlog.get_logger("report")
 
 
 class Outbox(Generic[K]):
-    """At most one write per key and `interval` seconds, the first at once; at most `most` writes under way, and
-    `most_of_one` of one namespace, which `namespace_of` gives."""
+    """At most one write per key and `interval` seconds, the first at once; at most `most` writes at the same time, and
+    `most_of_one` in one namespace (`namespace_of` of the key)."""
 
     def __init__(
         self, perform: Callable[[K], Awaitable[None]], *, interval: float, most: int, most_of_one: int,
@@ -39,7 +39,7 @@ class Outbox(Generic[K]):
         self._namespace_of = namespace_of
         self._due: asyncio.Queue[K] = asyncio.Queue()
         self._lanes: defaultdict[str, deque[K]] = defaultdict(deque)
-        """What is due, by namespace. Each has a few tasks, and not one for each key, of which there may be 10,000."""
+        """Due keys by namespace. A namespace has a few tasks, not one for each key: there may be 10,000 keys."""
         self._writers: Counter[str] = Counter()
         self._waiting: set[K] = set()
         self._under_way: set[K] = set()
@@ -49,7 +49,7 @@ class Outbox(Generic[K]):
         self._prune_at = _PRUNE_AT
 
     def mark(self, key: K, *, delay: float = 0.0) -> None:
-        """The object of `key` has something new to say, not before `delay` seconds from now."""
+        """Queue the object of `key` for a write, not before `delay` seconds from now."""
         if key in self._under_way:
             self._marked_again.add(key)
         elif key not in self._waiting:
@@ -57,11 +57,11 @@ class Outbox(Generic[K]):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
+        """Whether no key is queued and no write is under way."""
         return not self._waiting and not self._under_way
 
     async def run(self) -> None:
-        """Perform what is marked until cancelled. Errors of `perform` are logged and retried, never raised."""
+        """Perform the queued writes until cancelled. Errors of `perform` are logged and retried, never raised."""
         slices = Slices()
         async with asyncio.TaskGroup() as group:
             while True:
@@ -74,11 +74,11 @@ class Outbox(Generic[K]):
                 await slices.end()
 
     async def _empty(self, namespace: str) -> None:
-        """Write what is due in one namespace."""
+        """Write the due keys of one namespace."""
         lane = self._lanes[namespace]
         while lane:
             async with self._slots.taken(namespace):
-                await asyncio.sleep(0)  # of thousands that wait for no answer, one turn of the loop takes a few
+                await asyncio.sleep(0)  # of thousands that wait for no answer, a few per step of the loop
                 if lane:
                     await self._write(lane.popleft())
         self._writers[namespace] -= 1
@@ -88,7 +88,7 @@ class Outbox(Generic[K]):
     async def _write(self, key: K) -> None:
         self._waiting.discard(key)
         self._under_way.add(key)
-        pause = 0.0  # until it is tried again
+        pause = 0.0  # seconds until the next try
         try:
             await self._perform(key)
             self._failures.pop(key, None)
@@ -96,7 +96,7 @@ class Outbox(Generic[K]):
             pause = self._backoff(key, error.retry_after)
             _log.warning("report not written", what=str(key), error=str(error), retry_in=pause)
         except Exception:
-            # A bug in a report must not stop the service it is about; it is loud in the log instead.
+            # A bug in one report must not stop the others; the log shows it.
             pause = self._backoff(key, None)
             _log.exception("report failed", what=str(key), retry_in=pause)
         finally:

@@ -15,7 +15,7 @@ _PATTERN = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([numkMGTPE]|[KMGT
 
 
 def parse_quantity(value: object) -> Decimal | None:
-    """The number that a quantity (string or JSON number) stands for; None when it is no quantity."""
+    """The number of a quantity (string or JSON number); None when `value` is no quantity."""
     match = _PATTERN.fullmatch(str(value).strip()) if isinstance(value, str | int | float) else None
     if match is None or isinstance(value, bool):
         return None
@@ -28,7 +28,8 @@ def parse_quantity(value: object) -> Decimal | None:
 
 
 def add_quantities(values: Iterable[object]) -> str:
-    """The canonical sum, with the largest suffix that leaves a whole number; what is no quantity counts as 0."""
+    """The canonical sum, with the largest suffix that leaves a whole number; a value that is no quantity counts as
+    0."""
     terms = list(values)
     total = sum((parse_quantity(term) or Decimal(0) for term in terms), Decimal(0))
     whole = total.to_integral_value()

@@ -1,6 +1,6 @@
-"""What goes over the wire, as pure functions: paths, query strings, lists, watch lines and refusals.
+"""Paths, query strings, lists, watch lines and refusals of the Kubernetes API, as pure functions.
 
-No I/O and no HTTP client here; kube.client moves the bytes.
+No I/O and no HTTP client here; kube.client sends and receives the bytes.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from scaler.kube.errors import LONGEST_RETRY_AFTER, KubeError, UnknownOutcomeErr
 T = TypeVar("T")
 
 LONGEST_LINE = 64 * 2**20
-"""Bytes: a watch line beyond this (objects are limited to a few MiB) means that the stream is broken."""
+"""Bytes: a longer watch line means that the stream is broken (objects have a few MiB at most)."""
 
 LONGEST_WHY = 300
-"""Characters that are kept of why an object cannot be read."""
+"""Characters that are kept of the reason why an object cannot be decoded."""
 AT_ONCE = 4 * 2**20
-"""Bytes of a page that is decoded in one go, within 50 ms; of a larger one each object by itself."""
+"""Bytes of a page that is decoded in one step, within 50 ms; in a larger page each object is decoded by itself."""
 DEEPEST = 128
-"""Levels of a list of objects; those of Kubernetes have some 15. How deep decoders recurse depends on Python."""
+"""Levels of a list of objects; Kubernetes has about 15. How deep decoders can recurse depends on the Python version."""
 TOO_DEEP = f"nested more than {DEEPEST} deep"
 CUT = b'"cut off: nested too deep"'
-"""Stands where something was cut off."""
+"""Replaces a value that is nested too deep."""
 _TOKENS = 4096
-"""Tokens between two looks at the time."""
+"""Tokens between two checks of the time."""
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError, OverflowError)
 
@@ -54,7 +54,7 @@ def query_of(parameters: Mapping[str, str | int]) -> str:
 
 
 class LineSplitter:
-    """Cuts a stream of chunks into lines. Unlike StreamReader.readline it has no small limit on their length."""
+    """Cuts a stream of chunks into lines. Unlike StreamReader.readline it allows long lines."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._parts: list[bytes] = []
@@ -62,7 +62,7 @@ class LineSplitter:
         self._longest = longest
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` completes. UnknownOutcomeError when one grows beyond the bound."""
+        """The lines that `chunk` completes. UnknownOutcomeError when a line is too long."""
         *lines, rest = chunk.split(b"\n")
         if lines:
             lines[0] = b"".join([*self._parts, lines[0]])
@@ -75,7 +75,7 @@ class LineSplitter:
 
     @property
     def rest(self) -> int:
-        """Bytes of a line that has begun and not ended."""
+        """Bytes of an incomplete line."""
         return self._size
 
 
@@ -115,7 +115,7 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
 
 
 async def decode_page(data: bytes, resource: Resource, decode: type[T]) -> Page[T]:
-    """One page of a list. What cannot be read stands in `refused`: one odd object must not hide the others."""
+    """One page of a list. Undecodable objects are in `refused`: one such object must not hide the others."""
     if len(data) <= AT_ONCE:
         try:
             found: _List[T] = _decoder(_List[decode]).decode(data)  # type: ignore[valid-type]
@@ -148,8 +148,9 @@ async def _decode_each(data: bytes, resource: Resource, decode: type[T]) -> Page
 
 
 async def cut_off(data: bytes) -> bytes:
-    """`data` without what is nested deeper than `DEEPEST`: one such object must not keep a whole page from being read.
-    What is no JSON stays so. Without recursion, which is slow (25 MB/s): only for what could not be decoded."""
+    """`data` without values that are nested deeper than `DEEPEST`: one such object must not make a whole page
+    unreadable. Text that is no JSON stays so. Works without recursion, but slowly (25 MB/s): only for data that could
+    not be decoded."""
     slices = Slices()
     parts: list[bytes] = []
     depth = kept = 0
@@ -169,7 +170,7 @@ async def cut_off(data: bytes) -> bytes:
 
 
 def decode_object(data: bytes) -> Object:
-    """One object. UnknownOutcomeError when the answer is none."""
+    """One object. UnknownOutcomeError when the answer is no object."""
     try:
         found: Object = _decoder(Object).decode(data)
     except _UNREADABLE as error:
@@ -178,13 +179,13 @@ def decode_object(data: bytes) -> Object:
 
 
 class EventDecoder(Generic[T]):
-    """Decodes the lines of one watch; what does not change from line to line is looked up once."""
+    """Decodes the lines of one watch; the decoder of its type is looked up once."""
 
     def __init__(self, decode: type[T]) -> None:
         self._decode: Callable[[bytes], _Event[T]] = _decoder(_Event[decode]).decode  # type: ignore[valid-type]
 
     async def __call__(self, line: bytes) -> WatchEvent[T]:
-        """One line; `refused` names an object that cannot be read. An ERROR is raised as what it means."""
+        """One line; `refused` names an object that cannot be decoded. An ERROR event is raised as its error."""
         try:
             event = self._decode(line)
             type_ = _OBJECT_EVENTS.get(event.type)
@@ -207,7 +208,7 @@ def _no_event(line: bytes, error: Exception) -> UnknownOutcomeError:
 
 
 def _decode_other(line: bytes, trouble: str) -> WatchEvent[Any]:
-    """An event whose object is not an object of the resource: a bookmark, an error, or one that cannot be read."""
+    """An event whose object is not of the resource: a bookmark, an error, or an object that cannot be decoded."""
     try:
         event = _decoder(_Event[msgspec.Raw]).decode(line)
         if event.type == "ERROR":
@@ -220,7 +221,7 @@ def _decode_other(line: bytes, trouble: str) -> WatchEvent[Any]:
 
 
 def _version_of(found: Any, line: bytes) -> str:
-    """metadata.resourceVersion of a decoded object; from its line where its type does not declare it."""
+    """metadata.resourceVersion of a decoded object; read from the line if the type does not declare it."""
     if isinstance(found, dict):
         version = (found.get("metadata") or {}).get("resourceVersion", "")
     else:
@@ -229,7 +230,7 @@ def _version_of(found: Any, line: bytes) -> str:
 
 
 def identified(raw: Any, why: object) -> Refused:
-    """Which object this is, as far as that much of it can be read."""
+    """The identity of an object, as far as it is readable."""
     try:
         found: _Identified = _decoder(_Identified).decode(raw)
     except _UNREADABLE:
@@ -238,12 +239,12 @@ def identified(raw: Any, why: object) -> Refused:
 
 
 def in_words(why: object) -> str:
-    """Why an object cannot be read, as people see it."""
+    """Why an object cannot be decoded, in words for people."""
     return TOO_DEEP if isinstance(why, RecursionError) else f"{why}"[:LONGEST_WHY]
 
 
 def refused_of(metadata: Mapping[str, Any], why: object) -> Refused:
-    """The object with these metadata, of any shape."""
+    """The object with this metadata, of any shape."""
     labels = metadata.get("labels")
     names = ("namespace", "name", "uid", "resourceVersion")
     namespace, name, uid, version = (text if isinstance(text := metadata.get(one), str) else "" for one in names)

@@ -1,6 +1,6 @@
-"""The one way to write: under the leadership deadline, with bounded retries, and never guessing an outcome.
+"""The only way to write: within the leadership deadline, with bounded retries, and never with a guessed outcome.
 
-It knows nothing of services and plans, and it keeps nothing: what is not certain is read again or raised.
+It knows nothing of services and plans, and has no memory: an uncertain outcome is read from the API server, or raised.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TRIES = 5
-"""How often one write is sent at most, when the server or the network refuses it with certainty."""
+"""How often one write is sent at most, if the server or the network certainly refused it."""
 FIRST_DELAY = 0.1
-"""Seconds before the second try, doubled each time, unless the server says how long to wait."""
+"""Seconds before the second try, doubled each time, unless the server gives a time."""
 JITTER = 1.1
-"""Retry-After is stretched by up to this factor: not all callers come back at once."""
+"""Retry-After is multiplied by 1 to this factor, at random: not all callers return at once."""
 
 PATIENCE = 1.0
-"""Seconds after which a request gives its slot to the next one: it may hang in an admission webhook."""
+"""Seconds after which a request gives its slot to the next one: an admission webhook may be blocking it."""
 MAX_IN_FLIGHT, MAX_IN_FLIGHT_OF_ONE = 64, 16
-"""Requests under way at once, and those of one namespace: where all of them hang, the others go on."""
+"""Requests at the same time: in all, and in one namespace. If all of one namespace hang, the others continue."""
 
 
 class NotLeaderError(KubeError):
@@ -50,7 +50,7 @@ OnWrite = Callable[[str, Resource, str], None]
 
 
 class _Pause(NamedTuple):
-    """Loop time until which nothing is sent, and the words of the answer with Retry-After."""
+    """Loop time until which no request is sent, and the text of the answer with Retry-After."""
 
     until: float
     words: str
@@ -67,7 +67,7 @@ class Slots:
 
     @asynccontextmanager
     async def taken(self, namespace: str) -> AsyncIterator[None]:
-        """Waits for a slot and keeps it; first come, first served. The caller bounds the wait."""
+        """Wait for a slot and keep it; first come, first served. The caller bounds the wait."""
         lane = self._lanes.setdefault(namespace, asyncio.Semaphore(self.most_of_one))
         self._users[namespace] += 1
         kept = False
@@ -95,10 +95,10 @@ class Slots:
 
 
 class Writer:
-    """Writes of a leader. `deadline()` is the loop time after which nothing may be sent; seconds everywhere.
+    """Writes of a leader. `deadline()` is the loop time after which no request may be sent; all times in seconds.
 
-    After an answer with Retry-After nothing is sent until then, however often callers try: for the same verb, resource
-    and namespace only, because an admission webhook of one namespace may have answered.
+    After an answer with Retry-After no request is sent until then, however often callers try. This holds only for the
+    same verb, resource and namespace, because the answer may be from an admission webhook of one namespace.
     """
 
     def __init__(
@@ -114,9 +114,10 @@ class Writer:
         self._paused: dict[_Where, _Pause] = {}
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        """POST, idempotent for an object with a controller: one of that name and controller counts as created.
+        """POST. May be repeated for an object with a controller: an existing one of that name and controller counts as
+        created.
 
-        It may be terminating, look at its `metadata.deletionTimestamp`. AlreadyExistsError when it is another's.
+        It may be terminating: see its `metadata.deletionTimestamp`. AlreadyExistsError when it has another controller.
         """
         tries = 2
         while True:
@@ -131,15 +132,16 @@ class Writer:
                         raise error from None
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        """GET, for a write that depends on what is there now."""
+        """GET, for a write that depends on the present object."""
         return await self._send("get", self._api.get, resource, namespace, name)
 
     async def find(self, resource: Resource, namespace: str | None, name: str) -> Page[Object]:
-        """LIST of this one name: that nothing is there is an answer, too, and says as of which version."""
+        """LIST of this one name: an empty list also says as of which version there is no such object."""
         return await self._send("list", self._api.list, resource, namespace, field_selector=f"metadata.name={name}")
 
     async def _existing(self, resource: Resource, namespace: str | None, body: Object, error: KubeError) -> Object:
-        """The object that is there under the body's name, if it is ours. NotFoundError when none is."""
+        """The existing object with the body's name, if it has the same controller. NotFoundError when there is no
+        object."""
         name = body["metadata"]["name"]
         found = await self.get(resource, namespace, name)
         owner = controller_uid(body)
@@ -153,7 +155,7 @@ class Writer:
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
         subresource: str = "",
     ) -> Object:  # fmt: skip
-        """PATCH. An unknown outcome is raised: put `metadata.uid` into the patch, and trying again later is safe."""
+        """PATCH. An unknown outcome is raised: with `metadata.uid` in the patch, a later retry is safe."""
         return await self._send(
             "patch", self._api.patch, resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
         )
@@ -162,7 +164,8 @@ class Writer:
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
         propagation_policy: str = "",
     ) -> None:  # fmt: skip
-        """DELETE. That it is gone, terminating, or another object by that name (given `uid`), is success."""
+        """DELETE. Success also if the object is gone or terminating, or (given `uid`) the name belongs to another
+        object."""
         tries = 2
         while True:
             tries -= 1
@@ -187,7 +190,7 @@ class Writer:
         self, verb: str, call: Callable[Concatenate[Resource, str | None, P], Awaitable[T]], resource: Resource,
         namespace: str | None, *args: P.args, **options: P.kwargs,
     ) -> T:  # fmt: skip
-        """One request, tried again while it certainly had no effect and there is time."""
+        """Send one request; repeat it while it certainly had no effect and there is time."""
         loop, where = asyncio.get_running_loop(), (verb, resource, namespace)
         end = loop.time() + self._timeout
         tries = 0
@@ -198,7 +201,7 @@ class Writer:
                 return await self._send_once(where, lambda: call(resource, namespace, *args, **options), end)
             except KubeError as error:
                 delay = 0.0
-                if error.retry_after:  # until then nothing is sent there
+                if error.retry_after:  # until then no such request is sent
                     now, delay = loop.time(), error.retry_after * self._rng.uniform(1.0, JITTER)
                     self._paused = {each: pause for each, pause in self._paused.items() if pause.until > now}
                     self._paused[where] = _Pause(now + delay, str(error))
@@ -210,7 +213,7 @@ class Writer:
                 await asyncio.sleep(delay)
 
     async def _wait_out_pause(self, where: _Where, end: float) -> None:
-        """Wait until Retry-After is over; TooManyRequestsError at once where there is not so much time."""
+        """Wait until Retry-After is over; TooManyRequestsError at once when the time is too short for that."""
         while (pause := self._paused.get(where)) is not None:
             left = pause.until - asyncio.get_running_loop().time()
             if left < 1e-6:  # rounding may leave a rest that no sleep ends
@@ -225,7 +228,7 @@ class Writer:
         outcome = "Cancelled"
         try:
             async with self._slots.taken(namespace or ""):
-                # Checked last, right before sending.
+                # Checked last, right before the request is sent.
                 now = asyncio.get_running_loop().time()
                 if now >= self._deadline():
                     raise NotLeaderError("leadership has ended, or its renewal is overdue")
@@ -246,7 +249,7 @@ class Writer:
 
 
 def controller_uid(item: Object) -> str:
-    """The uid of the controlling owner; "" without one."""
+    """The uid of the controlling owner; "" if there is none."""
     for owner in item.get("metadata", {}).get("ownerReferences") or ():
         if owner.get("controller"):
             return str(owner.get("uid", ""))

@@ -1,1 +1,1 @@
-"""What the rank table of an instance says, and the reconciler that keeps it right."""
+"""The content of the rank table of an instance, and the reconciler that keeps the tables right."""

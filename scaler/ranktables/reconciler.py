@@ -1,8 +1,8 @@
-"""Keeps the rank tables of all jobs right: follows the cache, writes what differs, beside the decision loop.
+"""Keeps the rank tables of all jobs right: follows the cache and writes what differs, beside the decision loop.
 
-ClusterD publishes what is `completed`, so a table that lost a pod is withdrawn before anything else is written; the
-decision loop is not waited for. The ConfigMaps are the users': none is created, and a refused write is a warning of the
-instance, and tried again after a while or when something changes. Must not decide about instances.
+ClusterD publishes a `completed` table, so a table that lost a pod is withdrawn before all other writes, and without
+waiting for the decision loop. The ConfigMaps belong to the users: none is created. A refused write is a warning of the
+instance, and is tried again after a while or after a change. Must not decide about instances.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from scaler.ranktables.table import INITIALIZING, RankTable, Status
 from scaler.ranktables.tables import Tables, blocked_by, is_current, merge_patch, table_map_of
 
 PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 16, 8
-"""Under way at once, and those of one namespace."""
+"""Writes at the same time: in all, and in one namespace."""
 TRIES = 3
-"""Attempts against other writers of the ConfigMap, and against lost answers, before a pause is made."""
+"""Attempts after conflicts with other writers of the ConfigMap, and after lost answers, before a pause."""
 NOT_URGENT = 0.001
 """Seconds that a completed table waits, so that withdrawals of the same moment are written first."""
 REMEMBERED = 60.0
-"""Seconds for which an answer of the API server counts; a cache that is further behind costs a refused write."""
+"""Seconds for which an answer of the API server counts; if the cache is further behind, a write may be refused."""
 REFUSED_PAUSE = 60.0
-"""Seconds between two attempts at what the API server refuses."""
+"""Seconds between two attempts at a write that the API server refuses."""
 _log = structlog.get_logger(__name__)
 
 
 class RankTableReconciler:
-    """One per process. `elsewhere` says whether Ascend Operator writes the tables now."""
+    """One per process. `elsewhere` returns whether Ascend Operator writes the tables now."""
 
     def __init__(self, writer: Writer, tables: Tables, clock: Clock, *, elsewhere: Callable[[], bool]) -> None:
         self._writer = writer
@@ -64,18 +64,19 @@ class RankTableReconciler:
         self._looks: Outbox[str] = Outbox(self._look, interval=0.0, most=1, most_of_one=1)
         self._running = False
         self._names: dict[str, Name] = {}
-        """Owner uid -> namespace and name, also of owners that have just gone."""
+        """Owner uid -> namespace and name, also of owners that were deleted a moment ago."""
         self._written: dict[Name, tuple[float, RankTableMap]] = {}
-        """As the API server answered last, and when: the cache may be behind for a moment."""
+        """ConfigMap -> time and content of the API server's last answer: the cache may be behind for a moment."""
 
     async def run(self) -> None:
-        """Write until cancelled, beginning with a look at every job. Errors are logged and retried, never raised."""
+        """Write until cancelled, beginning with every job. Errors are logged and retried, never raised."""
         self._running = True
         try:
             for record in self._cache.jobs.values():
                 if not record.is_foreign:
                     self._looks.mark(record.uid)
-            # Tables of services under a rule whose jobs went while no replica led: withdrawn, as if it was seen now.
+            # Jobs under a rule that were deleted while no replica led: their tables are withdrawn as if that happened
+            # now.
             for config_map in self._cache.config_maps.values() if not self._elsewhere() else ():
                 name = config_map.namespace, config_map.name.removeprefix(RANK_TABLE_PREFIX)
                 served = config_map.table_map is not None and RULE_LABEL in config_map.table_map.labels
@@ -89,7 +90,7 @@ class RankTableReconciler:
             self._running = False
 
     def on_instance(self, change: InstanceChanged) -> None:
-        """While this process does not lead, nothing is remembered: `run` looks at all."""
+        """Mark the instance. Without leadership nothing is marked: `run` begins with all jobs."""
         if self._running:
             self._looks.mark(change.uid)
 
@@ -110,7 +111,8 @@ class RankTableReconciler:
             self._tables.note_refusal(uid, "")
 
     def _due(self, name: Name, table_map: RankTableMap | None = None) -> tuple[RankTableMap, RankTable] | None:
-        """What is to be written into which ConfigMap; None when it says so already or must not be touched."""
+        """The ConfigMap and the table to write; None when the ConfigMap has the table already or must not be
+        changed."""
         table_map = table_map or self._newest(name)
         if table_map is None:
             return None
@@ -132,7 +134,7 @@ class RankTableReconciler:
         return written if behind else cached
 
     async def _write(self, name: Name) -> None:
-        """Bring one ConfigMap up to date; what is due is looked up now, not when it was marked."""
+        """Update one ConfigMap with the table that is due now, not with the one that was due when it was marked."""
         due, tries = self._due(name), 0
         while due is not None:
             table_map, table = due
@@ -156,7 +158,7 @@ class RankTableReconciler:
         self._refused(name, "")
 
     async def _due_afresh(self, name: Name) -> tuple[RankTableMap, RankTable] | None:
-        """The same question about the ConfigMap that is there now, should the cache not have it yet."""
+        """As `_due`, for the ConfigMap that the API server has now: the cache may not have it yet."""
         table_map = self._newest(name)
         if table_map is None:
             return None
@@ -174,7 +176,7 @@ class RankTableReconciler:
         return table_map
 
     def _refused(self, name: Name, words: str) -> None:
-        """Make it a warning of the instance, until the reason has gone."""
+        """Set the warning of the instance about a refused write, until the refusal is over."""
         record = self._cache.jobs.get(*name)
         if record is not None and self._tables.note_refusal(record.uid, words):
             self._cache.mark(record.uid)

@@ -2,12 +2,11 @@
 
     pods of the instance -> servers with their chips -> checked together -> one of three layouts
 
-A table is `completed` only when every expected pod has its chips; otherwise its text is just `initializing`, never an
-old list. An annotation may be any text, and nothing here may raise: what keeps a table from being made is
-`RankTable.problem`, in words.
-Where the result differs from Ascend Operator's on purpose, docs/reference/ranktable.md lists it with the reason.
+A table is `completed` only when every expected pod has its chips; otherwise its text is only `initializing`, never an
+old list. An annotation may be any text, and nothing here may raise: `RankTable.problem` says why there is no table.
+docs/reference/ranktable.md lists each intended difference from Ascend Operator, with its reason.
 
-Of the network levels of layout 2.0, 0 and 1 are shown as they are; of the scale-out network only the one kind that the
+Layout 2.0 lists levels of networks: 0 and 1 as the annotation has them; of the scale-out network only the kind that the
 service uses: UBoE or UBG on level 2, RoCE on level 3.
 """
 
@@ -40,12 +39,12 @@ PREFERENCE = (ROCE, UBOE, UBG)
 SCALE_OUT_LEVEL = {ROCE: 3, UBOE: 2, UBG: 2}
 BY_LABEL = {ROCE: (ROCE,), UBOE: (UBOE, UBG)}
 MAX_CHIPS = 1024
-"""Per pod; far above any machine, so that a wrong annotation cannot make a table of any size."""
+"""Per pod; far above any machine, so that a wrong annotation cannot make a very large table."""
 _KEYS = ("net_layer", "net_instance_id", "net_type", "net_attr", "rank_addr_list")
 
 
 class Layout(StrEnum):
-    """The versions of the file; which one is a matter of the hardware (see `layout_of`)."""
+    """The versions of the file; the hardware decides which one is used (see `layout_of`)."""
 
     V1_0 = "1.0"
     V1_2 = "1.2"
@@ -58,11 +57,11 @@ class Status(StrEnum):
 
 
 class UnusableError(ValueError):
-    """Why the chips of a pod, or of several together, make no table: in words."""
+    """The message says why the chips of a pod, or of several pods together, make no table."""
 
 
 class RankTablePod(msgspec.Struct, frozen=True):
-    """One pod that exists, as the table sees it. `lost` = terminating or ended: its chips are not the job's now."""
+    """One existing pod, as the table needs it. `lost` = terminating or ended: the job no longer has its chips."""
 
     name: str
     node: str
@@ -71,7 +70,7 @@ class RankTablePod(msgspec.Struct, frozen=True):
 
 
 class Chip(msgspec.Struct, frozen=True):
-    """One NPU of a pod. `levels` is what layout 2.0 needs: the network's levels as the annotation has them."""
+    """One NPU of a pod. `levels` is for layout 2.0: the levels of networks as the annotation has them."""
 
     device_id: str
     device_ip: str
@@ -80,7 +79,7 @@ class Chip(msgspec.Struct, frozen=True):
 
 
 class Server(msgspec.Struct, frozen=True):
-    """One pod in the table. `rank` is the pod's; its first chip has rank * number of chips."""
+    """One pod in the table. `rank` is the rank of the pod; its first chip has rank * number of chips."""
 
     pod: RankTablePod
     rank: int
@@ -90,11 +89,11 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class RankTable(msgspec.Struct, frozen=True):
-    """What `hccl.json` is to say. With a `problem` the status is initializing."""
+    """The content of `hccl.json`. With a `problem` the status is initializing."""
 
     status: Status
     packed: bytes
-    """Its text, compressed: there is one of each job, and it is read to be written."""
+    """The text, compressed: every job has one, and it is read only for a write."""
     problem: str = ""
 
     @property
@@ -107,11 +106,11 @@ class RankTable(msgspec.Struct, frozen=True):
 
 
 INITIALIZING = RankTable.of(Status.INITIALIZING, '{"status":"initializing"}')
-"""Exactly what the ConfigMap is delivered with, so that a fresh one needs no write."""
+"""Exactly the text of a newly made ConfigMap, so that such a ConfigMap needs no write."""
 
 
 def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTable:
-    """The table of `job` (its object is `obj`), given those of its pods that exist."""
+    """The table of `job` (its object is `obj`), from those of its pods that exist."""
     expected = _computing_pods(job, obj)
     present = {member.name: member for member in members if not member.lost}
     if job.deleting or not expected or not present.keys() >= set(job.pods):
@@ -135,7 +134,8 @@ def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTa
 
 
 def layout_of(obj: Object) -> Layout:
-    """The layout that the job's hardware needs; a present schedule_policy decides alone, as in Ascend Operator."""
+    """The layout that the job's hardware needs; if there is a schedule_policy, only it counts, as in Ascend
+    Operator."""
     specs = _pod_specs(obj)
     if any("huawei.com/npu" in amounts_of(container) for spec in specs for container in _containers(spec)):
         return Layout.V2_0
@@ -150,7 +150,7 @@ def layout_of(obj: Object) -> Layout:
 
 
 def mounts_rank_table(job: Job, obj: Object) -> bool:
-    """Whether its pods mount the ConfigMap: they cannot start while it is missing."""
+    """Whether its pods mount the ConfigMap: if they do, they cannot start while it is missing."""
     return any(
         at(volume, "configMap").get("name") == RANK_TABLE_PREFIX + job.name
         for spec in _pod_specs(obj)
@@ -159,7 +159,7 @@ def mounts_rank_table(job: Job, obj: Object) -> bool:
 
 
 def _computing_pods(job: Job, obj: Object) -> dict[str, int]:
-    """Pods that ask for NPUs, with the rank each has unless its annotation says otherwise."""
+    """The pods that request NPUs, each with the rank that counts if its annotation has none."""
     replicas = read_replicas(obj)
     computes = {
         kind: any(
@@ -181,7 +181,7 @@ def _computing_pods(job: Job, obj: Object) -> dict[str, int]:
 
 
 def read_server(pod: RankTablePod, rank: int) -> Server:
-    """The pod with its chips; `rank` counts when its annotations name none. Raises UnusableError."""
+    """The pod with its chips; `rank` counts if its annotations have none. Raises UnusableError."""
     text = pod.devices.rank_index
     if text and not (text.isascii() and text.isdecimal() and len(text) <= 6):
         raise UnusableError(f"pod {pod.name}: hccl/rankIndex is {text[:40]!r}, not a number")
@@ -193,7 +193,7 @@ def read_server(pod: RankTablePod, rank: int) -> Server:
 
 
 def _read(annotation: str) -> tuple[str, str, tuple[Chip, ...]]:
-    """Its server_id, host_ip and chips."""
+    """The server_id, the host_ip and the chips of an annotation."""
     try:
         value = msgspec.json.decode(annotation)
     except (RecursionError, ValueError) as error:
@@ -224,17 +224,17 @@ def _chip(place: str, device: Any) -> Chip:
 
 
 def _text(value: Any) -> str:
-    """Text, also of a number: writers of this annotation differ in that."""
+    """Text, or a number as text: writers of this annotation differ."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return as_text(value).strip()
 
 
-# All together
+# All servers together
 
 
 def _check_together(servers: Sequence[Server]) -> None:
-    """That pods, in the order of their ranks, make one table together."""
+    """Check that the servers, in the order of their ranks, make one table together."""
     sizes = sorted({len(server.chips) for server in servers})
     if len(sizes) > 1:
         what = f"its pods have different numbers of chips ({sizes[0]} and {sizes[-1]}), ranks would collide"
@@ -253,7 +253,7 @@ def _check_together(servers: Sequence[Server]) -> None:
 
 
 def _check_addresses(servers: Sequence[Server], layout: Layout, obj: Object) -> None:
-    """That the annotations give the addresses that the layout needs."""
+    """Check that the annotations have the addresses that the layout needs."""
     chips = sum(len(server.chips) for server in servers)
     block = number_in(as_text(at(obj, "metadata", "annotations").get("sp-block")), largest=10**9) or chips
     networked = layout is Layout.V1_0 or (layout is Layout.V1_2 and chips > block)
@@ -265,7 +265,7 @@ def _check_addresses(servers: Sequence[Server], layout: Layout, obj: Object) -> 
 
 
 def _content(servers: Sequence[Server], layout: Layout) -> dict[str, Any]:
-    # The host's address, unless two pods share a host; then the id that tells them apart.
+    # The host's address; if two pods share a host, the id of each.
     apart = len({server.pod.node for server in servers}) == len(servers)
     ids = [(one.host_ip or one.server_id) if apart else (one.server_id or one.host_ip) for one in servers]
     content: dict[str, Any] = {
@@ -320,7 +320,7 @@ def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [at(container) for container in as_list(spec.get("containers"))]
 
 
-# The network levels of layout 2.0
+# The levels of networks of layout 2.0
 
 
 def _level_list(chip: Chip, scale_out: str) -> Iterable[dict[str, Any]]:
@@ -340,7 +340,7 @@ def _info(level: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _field(level: Mapping[str, Any], name: str) -> Any:
-    """By name whatever its case, as Go's decoder takes it."""
+    """The value of a field, in any letter case, as Go's decoder reads it."""
     return next((value for key, value in level.items() if key.lower() == name), None)
 
 

@@ -1,7 +1,7 @@
-"""From the cache to the rank table of one job: what it should say, what stands in its way, and what a write says.
+"""The rank table of one job, from the cache: its expected content, what prevents a write, and the patch of a write.
 
-The ConfigMap `rings-config-<job>` belongs to the user: it is never created here, and only its keys `hccl.json` and
-`version` are ever written. Must not write anything.
+The ConfigMap `rings-config-<job>` belongs to the user: the scaler never creates it, and writes only its keys
+`hccl.json` and `version`. Must not write anything.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from scaler.workloads.devices import PodDevices
 from scaler.workloads.membership import Job, number_in
 
 MAX_BYTES = 1_000_000
-"""Of all values together; the API server takes 1 MiB."""
+"""Bytes of all values together; the API server accepts 1 MiB."""
 
 
 class JobTable(msgspec.Struct, frozen=True):
-    """What the table of a job should say, and what people should know about it."""
+    """The expected table of a job, and the note about it for people."""
 
     table: RankTable
     table_map: RankTableMap | None
@@ -34,18 +34,19 @@ class JobTable(msgspec.Struct, frozen=True):
 
 
 class Tables:
-    """The tables of all jobs, each made anew only when something in it has changed."""
+    """The tables of all jobs; each is made again only when its input has changed."""
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
         self._made: dict[str, tuple[tuple[Any, ...], RankTable, bool]] = {}
-        """Owner uid -> what a table was made of, the table, and whether the pods mount it: most changes of a pod do not
-        touch its chips."""
+        """Owner uid -> the input of a table, the table, and whether the pods mount it: most changes of a pod do not
+        concern its chips."""
         self._refused: dict[str, str] = {}
         """Owner uid -> the API server's words when it refused the table."""
 
     def of(self, record: JobRecord) -> JobTable | None:
-        """None for jobs that are not ours to write tables for, and while a job is wrong but its pods are whole."""
+        """The table of a job. None if the scaler writes none for this job, or while the job is invalid but its pods are
+        whole."""
         table_map = table_map_of(self.cache, record.namespace, record.name)
         if record.job.label_problem is Reason.NOT_SERVED or self._must_stay(record, table_map):
             return None
@@ -57,13 +58,13 @@ class Tables:
         return JobTable(table, table_map, found)
 
     def forget(self, uid: str) -> None:
-        """Something of this instance has changed: it may have gone."""
+        """Forget the table of a job that has gone; called when the instance with this owner uid changes."""
         if self.cache.job(uid) is None:
             self._made.pop(uid, None)
 
     def note_refusal(self, uid: str, words: str) -> bool:
-        """What the API server said when it refused the table, "" when it did not; whether that is something else than
-        before. Nothing is remembered of a job that has gone."""
+        """Note the API server's words of a refusal, "" for a success; True when they differ from the last ones. Nothing
+        is noted about a job that has gone."""
         if self._refused.get(uid, "") == words:
             return False
         if words:
@@ -78,7 +79,7 @@ class Tables:
         return sorted(self._refused)
 
     def _table(self, record: JobRecord) -> tuple[RankTable, bool]:
-        """The table, and whether the pods mount it. Made anew only when something in it can differ: it takes a
+        """The table, and whether the pods mount it. Made again only when its input has changed: making one takes a
         millisecond, and pods change often."""
         job = record.job
         owned = self.cache.pods_of(record.uid)
@@ -91,7 +92,7 @@ class Tables:
         return known[1], known[2]
 
     def _must_stay(self, record: JobRecord, table_map: RankTableMap | None) -> bool:
-        """A job that was edited into one that is wrong: its pods run on, and so must what is published of them."""
+        """Whether the published table stays: the job was edited into an invalid one while its pods run on."""
         if table_map is None or not record.job.faults or record.job.deleting:
             return False
         members = [member_of(pod) for pod in self.cache.pods_of(record.uid).values()]
@@ -99,13 +100,13 @@ class Tables:
 
 
 def table_map_of(cache: Cache, namespace: str, job: str) -> RankTableMap | None:
-    """The ConfigMap for the rank table of the job with this name, as the cache has it."""
+    """The ConfigMap for the rank table of the job with this name, from the cache."""
     record = cache.config_maps.get(namespace, RANK_TABLE_PREFIX + job)
     return record.table_map if record is not None else None
 
 
 def member_of(pod: PodRecord) -> RankTablePod:
-    """A pod as rank tables see it. One that has ended has given its chips back."""
+    """The pod as rank tables need it. A pod that has ended no longer has its chips."""
     lost = pod.terminating or pod.phase in ("Failed", "Succeeded")
     return RankTablePod(pod.name, pod.node, pod.devices or PodDevices(), lost)
 
@@ -114,8 +115,8 @@ def member_of(pod: PodRecord) -> RankTablePod:
 
 
 def obstacle(table_map: RankTableMap | None, job: Job, mounted: bool, table: RankTable) -> Note | None:
-    """Why the table of `job` is not, or cannot be, what people expect, with a way out; None when all is well or none is
-    wanted. `mounted`: its pods mount it."""
+    """Why the table of `job` is not, or cannot be, as expected, with a remedy; None when all is well or no table is
+    needed. `mounted`: its pods mount the ConfigMap."""
     if table_map is None:
         name = RANK_TABLE_PREFIX + job.name
         words = f"ConfigMap {name}, which its pods mount, does not exist; create it, it is filled at once"
@@ -127,7 +128,7 @@ def obstacle(table_map: RankTableMap | None, job: Job, mounted: bool, table: Ran
 
 
 def blocked_by(table_map: RankTableMap, job_uid: str, table: RankTable) -> Note | None:
-    """Why the ConfigMap cannot be written, None when it can."""
+    """Why the ConfigMap cannot be written; None when it can."""
     if table_map.controller_uid and table_map.controller_uid != job_uid:
         found = Warning.RANK_TABLE_NOT_OURS, f"belongs to {table_map.controller}; it is left alone"
     elif table_map.immutable:
@@ -143,12 +144,12 @@ def blocked_by(table_map: RankTableMap, job_uid: str, table: RankTable) -> Note 
 
 
 def is_current(table_map: RankTableMap, table: RankTable) -> bool:
-    """Whether the ConfigMap says this already, in whatever formatting its author chose."""
+    """Whether the ConfigMap has this table already, in any formatting of the JSON."""
     return table_map.said == digest_of(table.text)
 
 
 def merge_patch(table_map: RankTableMap, table: RankTable, now: float) -> Object:
-    """What to send: refused with a conflict when the ConfigMap is not the one that was looked at."""
+    """The patch: refused with a conflict when the ConfigMap has changed since it was read."""
     return {
         "metadata": {"uid": table_map.uid, "resourceVersion": table_map.resource_version},
         "data": {RANK_TABLE_KEY: table.text, RANK_TABLE_VERSION_KEY: next_version(table_map.version, now)},
@@ -156,5 +157,5 @@ def merge_patch(table_map: RankTableMap, table: RankTable, now: float) -> Object
 
 
 def next_version(previous: str, now: float) -> str:
-    """Seconds since the epoch, but always more than before: also after a restart, and when a clock goes back."""
+    """Seconds since the epoch, but always more than `previous`: also after a restart, and when a clock steps back."""
     return str(max(number_in(previous, largest=10**18) + 1, int(now)))

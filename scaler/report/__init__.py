@@ -1,1 +1,1 @@
-"""Tells people: events, conditions, ElasticServices, metrics and logs."""
+"""Publishes decisions: events, conditions, ElasticServices, metrics and logs."""

@@ -1,4 +1,4 @@
-"""Writes the scaler's own ConfigMaps: only when their content changes, and never over an object that is not its own."""
+"""Writes the scaler's own ConfigMaps: only when their content changes, and never over an object of another owner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = structlog.get_logger("report")
 
 
 async def put(writer: Writer, metrics: Metrics, content: Object) -> None:
-    """Create or patch it to this `content`, from state.last_valid.config_map. Raises KubeError."""
+    """Create or patch the ConfigMap with this `content`, made by state.last_valid.config_map. Raises KubeError."""
     namespace, name = content["metadata"]["namespace"], content["metadata"]["name"]
     try:
         existing = await writer.get(CONFIG_MAPS, namespace, name)
@@ -25,7 +25,7 @@ async def put(writer: Writer, metrics: Metrics, content: Object) -> None:
         metrics.report_dropped("config-map", "foreign")
         _log.warning("a ConfigMap of this name is not ours and is left alone", namespace=namespace, name=name)
     elif not same_content(existing, content):
-        # Labels and annotations of other people's tools stay.
+        # Labels and annotations that other tools have added stay.
         patch: Object = {key: content[key] for key in ("data", "binaryData") if key in content}
         changed = {key: content["metadata"][key] for key in ("labels", "annotations")}
         patch["metadata"] = changed | {key: existing["metadata"][key] for key in ("uid", "resourceVersion")}
@@ -33,7 +33,7 @@ async def put(writer: Writer, metrics: Metrics, content: Object) -> None:
 
 
 async def remove(writer: Writer, namespace: str, name: str) -> None:
-    """Delete it when it is there and ours. Raises KubeError."""
+    """Delete the ConfigMap if it exists and is the scaler's own. Raises KubeError."""
     try:
         existing = await writer.get(CONFIG_MAPS, namespace, name)
     except NotFoundError:

@@ -1,7 +1,8 @@
-"""Writes the ElasticServices: one object per service, made again when it is gone, its status applied when it changes.
+"""Writes the ElasticServices: one object per service, created again when it is deleted, its status applied on change.
 
-Remembers what was written last instead of reading it: one read per service and leadership, none at rest. Of an object
-that a tenant may write only what has the right types is used. What a status says is decided in service_status.
+The last written status is remembered, not read: one read per service and term of leadership, none while nothing
+changes. Of an object that a tenant may write, only values of the right type are used. service_status decides the
+status.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _UNDECLARED = "field not declared in schema"
 
 
 class _LastWritten(msgspec.Struct, frozen=True, gc=False):
-    """Of one object: its name, and its status as it was written last, compressed. Without uid it is not known whether
-    the object is there, and whether the status is still the same."""
+    """The name of an ElasticService and the last status written to it, compressed. Without `uid` it is unknown whether
+    the object still exists with this status."""
 
     name: str = ""
     uid: str = ""
@@ -51,9 +52,9 @@ class _LastWritten(msgspec.Struct, frozen=True, gc=False):
 
 
 class StatusWriter:
-    """Of one term of leadership. Raises KubeError; calling again is always right.
+    """One per term of leadership. Raises KubeError; each call may be repeated.
 
-    `absent` says why no ElasticService can be written now ("" while they can): most often that their definition is
+    `absent` returns why no ElasticService can be written now ("" while they can): mostly because their definition is
     missing.
     """
 
@@ -65,17 +66,17 @@ class StatusWriter:
         self._absent = absent
         self._last_written: dict[ServiceKey, _LastWritten] = {}
         self._left_out = False
-        """Whether some status was not written because there is no such kind."""
+        """Whether some status was not written because the kind is not installed."""
         self._is_old = False
-        """Whether the definition of the kind knows no `_NEW`."""
+        """Whether the installed definition lacks the fields of `_NEW`."""
 
     def subject(self, key: ServiceKey) -> Subject | None:
-        """The object of events about the service; None while none is known."""
+        """The object of events about the service; None while there is none."""
         last = self._last_written.get(key)
         return _subject(key, last) if last is not None and last.uid else None
 
     def appeared(self) -> bool:
-        """Whether they can be written now, and what was left out before has to be written."""
+        """Whether ElasticServices can be written now, and some status was left out before."""
         appeared = self._left_out and not self._absent()
         if appeared:
             self._left_out = False
@@ -83,7 +84,7 @@ class StatusWriter:
         return appeared
 
     async def put(self, report: ServiceReport) -> list[Event]:
-        """Write the status of one service; gives the events since the status before."""
+        """Write the status of one service; returns the events since the status before."""
         key, absent = report.plan.key, self._absent()
         if absent:
             if not self._left_out:
@@ -97,8 +98,8 @@ class StatusWriter:
             return await self._put(key, report)
 
     async def remove(self, key: ServiceKey) -> None:
-        """Delete what is ours about a service that is no more. An object of a user, or one with a number in
-        `spec.replicas`, stays and says that there are no jobs."""
+        """Delete our ElasticService of a service that has ended. An object of a user, or one with a number in
+        `spec.replicas`, stays, with a status that says that there are no jobs."""
         self._last_written.pop(key, None)
         if self._cache.has_instances(key):
             return
@@ -117,14 +118,14 @@ class StatusWriter:
                 await self._apply(kept.service, kept.name, status)
 
     async def tidy(self, key: ServiceKey) -> None:
-        """Delete what else is ours about the service than the object that counts."""
+        """Delete our other ElasticServices about the service: only one object counts."""
         last = self._last_written.get(key, _LastWritten())
         for record in self._cache.elastic_services.of(key) if last.uid else ():
             if record.ours and record.uid != last.uid:
                 await self._delete(record)
 
     def changed(self, change: ElasticServiceChanged) -> None:
-        """There may be none any more, or one with another status than the one written last."""
+        """Forget the object when it was deleted, or no longer has the status that was written last."""
         key = change.service
         last = self._last_written.get(key)
         if last is not None and (change.went_back or not self._cache.elastic_services.of(key)):
@@ -142,10 +143,10 @@ class StatusWriter:
             last = msgspec.structs.replace(last, name=there["metadata"]["name"], uid=there["metadata"]["uid"])
         generation = record.generation if record is not None else 1
         if record is not None and record.replicas != report.service.replicas:
-            generation = before.get("observedGeneration", 0)  # it is not decided on yet
+            generation = before.get("observedGeneration", 0)  # no decision has seen this generation yet
         status = status_of(report, before, self._clock.timestamp(), generation=generation)
         if status != current:
-            self._last_written[key] = msgspec.structs.replace(last, uid="")  # after an error nothing is known
+            self._last_written[key] = msgspec.structs.replace(last, uid="")  # after an error the status is unknown
             await self._apply(key, last.name, status)
         self._last_written[key] = _LastWritten(last.name, last.uid, zlib.compress(msgspec.json.encode(status), 1))
         return [
@@ -154,7 +155,7 @@ class StatusWriter:
         ]
 
     async def _apply(self, key: ServiceKey, name: str, status: Object) -> None:
-        """Without what is new in this version where the definition is older: it would be refused whole."""
+        """Apply the status, without the fields that an older definition lacks: it would refuse the whole status."""
         body = {
             "apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind, "metadata": {"name": name},
             "status": status,
@@ -174,8 +175,8 @@ class StatusWriter:
             await apply({**body, "status": older})
 
     async def _found(self, key: ServiceKey, record: ElasticServiceRecord | None) -> Object:
-        """The object about the service, of a user or of ours; made where there is none. AlreadyExistsError when both
-        names are those of objects about other services."""
+        """The object about the service, made by a user or by the scaler; created if there is none. AlreadyExistsError
+        when both names belong to objects about other services."""
         if record is not None:
             there = await self._writer.get(ELASTIC_SERVICES, key.namespace, record.name)
             if _is_about(there, key):
@@ -197,7 +198,8 @@ class StatusWriter:
         raise taken
 
     async def _delete(self, record: ElasticServiceRecord) -> None:
-        """As it was seen: a number that is set at this moment saves it."""
+        """Delete the object in the version that was seen: a number that a user sets at this moment prevents the
+        deletion."""
         await self._writer.delete(
             ELASTIC_SERVICES, record.namespace, record.name, uid=record.uid, resource_version=record.resource_version
         )
@@ -208,7 +210,7 @@ def _subject(key: ServiceKey, last: _LastWritten) -> Subject:
 
 
 def names_of(key: ServiceKey) -> tuple[str, str]:
-    """What the object about a service is called, and what it is called where that name is another's."""
+    """The name of the object about a service, and a second one for the case that another object has the first."""
     plain = object_name("-".join(part for part in (key.rule, key.job_id) if part).lower())
     return plain, f"{plain[: LONGEST_NAME - 17].rstrip('-.')}-{digest('/'.join((key.rule, key.job_id)))}"
 
@@ -218,7 +220,7 @@ def _is_about(there: Object, key: ServiceKey) -> bool:
     return (spec.get("rule"), spec.get("jobID")) == (key.rule, key.job_id)
 
 
-# What is used of a status that was read
+# Fields that are used of a status that was read
 
 _Time = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
@@ -248,7 +250,7 @@ class _Condition(msgspec.Struct, rename="camel"):
 
 
 class _Status(msgspec.Struct, rename="camel"):
-    """The types of what the next status and the events depend on."""
+    """The types of the fields that the next status and the events depend on."""
 
     since: _Time
     running: str
@@ -265,7 +267,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 def valid_status(status: object) -> Object:
-    """A status that was read from the cluster; {} where there is none, or one of another shape than ours."""
+    """A status that was read from the cluster; {} when there is none, or its types are wrong."""
     try:
         msgspec.convert(status, _Status)
     except msgspec.ValidationError:

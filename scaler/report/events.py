@@ -1,7 +1,7 @@
-"""Kubernetes Events about jobs, rules and services: what they say, how many are written, and their only writer.
+"""Kubernetes Events about jobs, rules and services: their content, how many are written, and their only writer.
 
-Reasons are the names of decide.world.Reason and Warning, and of service_events. An event's name derives from what it
-says, so that a repetition, also by the next leader, finds the first one and counts it up.
+Reasons are the names of decide.world.Reason and Warning, and of service_events. An event's name is derived from its
+content, so a repetition, also by the next leader, finds the first event and increases its count.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from scaler.report.service_reports import Subject
 
 COMPONENT = "mind-cluster-scaler"
 REPEAT_AFTER = 600.0
-"""Seconds within which an event is not written twice in a row."""
+"""Seconds within which the same event is not written again."""
 _MAX_MESSAGE = 1024
 _REMEMBERED = 10_000
 _log = structlog.get_logger("report")
 
 
 class Event(NamedTuple):
-    """What happened; two equal ones are the same event."""
+    """One event; two equal ones are the same event."""
 
     subject: Subject
     reason: str
@@ -38,14 +38,14 @@ class Event(NamedTuple):
 
     @property
     def event_name(self) -> str:
-        """Deterministic, and readable in `kubectl get events`."""
+        """A deterministic name, readable in `kubectl get events`."""
         content = "\0".join((self.subject.resource.kind, self.subject.uid, self.reason, self.message))
         digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return f"{object_name(self.subject.name, 200)}.{digest}"
 
 
 def event_object(event: Event, now: float) -> Object:
-    """The core/v1 Event that says `event` for the first time."""
+    """The core/v1 Event for the first occurrence of `event`."""
     resource, namespace, name, uid = event.subject
     at = rfc3339(now)
     involved = {
@@ -69,24 +69,27 @@ def event_object(event: Event, now: float) -> Object:
 
 
 def repetition(existing: Object, now: float) -> dict[str, Any]:
-    """The merge patch that counts an event up."""
+    """The merge patch that increases the count of an event."""
     count = existing.get("count")
     return {"count": (count if isinstance(count, int) else 1) + 1, "lastTimestamp": rfc3339(now)}
 
 
 class Filter:
-    """The last event about each object, and how much more may be: bounded, the oldest are forgotten first."""
+    """The last event about each object, and how many more are allowed. Bounded: the oldest objects are forgotten
+    first."""
 
     BURST = 25
     REFILL = 60.0
 
     def __init__(self) -> None:
         self._histories: OrderedDict[Subject, tuple[str, float, float]] = OrderedDict()
-        """Name and time of the last event that was not a repetition, and how many more may be written at that time."""
+        """Object -> name and time of its last event that was not a repetition, and how many more were allowed at that
+        time."""
 
     def objection(self, event: Event, now: float) -> str:
-        """Why not to write this now: "repeated" when it was the last about this object, for REPEAT_AFTER; "spam" beyond
-        a burst, then one event a minute, so that a flapping job cannot flood etcd. "" = to be written."""
+        """Why the event is not written now: "repeated" within REPEAT_AFTER of the same event, if that was the last
+        about the object; "spam" beyond a burst, then one event a minute, so that a flapping job cannot flood etcd. "" =
+        write it."""
         name, at, tokens = history = self._histories.pop(event.subject, ("", now, float(self.BURST)))
         if name == event.event_name and now - at < REPEAT_AFTER:
             self._histories[event.subject] = history
@@ -94,7 +97,7 @@ class Filter:
         tokens = min(self.BURST, tokens + (now - at) / self.REFILL)
         spam = tokens < 1
         self._histories[event.subject] = event.event_name, now, tokens if spam else tokens - 1
-        while self._histories:  # the oldest, when they make no difference any more, or are too many
+        while self._histories:  # the oldest, if they no longer change any answer, or are too many
             _, at, _ = next(iter(self._histories.values()))
             if len(self._histories) <= _REMEMBERED and at >= now - self.BURST * self.REFILL:
                 break
@@ -103,7 +106,7 @@ class Filter:
 
 
 class EventWriter:
-    """Raises KubeError; writing again is always right."""
+    """Writes events. Raises KubeError; each write may be repeated."""
 
     def __init__(self, writer: Writer, clock: Clock, metrics: Metrics) -> None:
         self._writer = writer
@@ -112,15 +115,15 @@ class EventWriter:
         self._filter = Filter()
 
     def passes(self, event: Event) -> bool:
-        """Whether it is to be written now, and not repeated or one too many; to be called once for each event."""
+        """Whether the event is to be written now, neither repeated nor over the limit. Call once for each event."""
         objection = self._filter.objection(event, self._clock.now())
         if objection == "spam":
             self._metrics.report_dropped("event", objection)
         return not objection
 
     async def write(self, event: Event) -> None:
-        """Create it or count it up. What is refused would be refused again, and is dropped: the namespace is going, or
-        events may not be written."""
+        """Create the event, or increase its count. A refused event is dropped, because it would be refused again: the
+        namespace is being deleted, or the right is missing."""
         namespace, name, now = event.subject.namespace, event.event_name, self._clock.server()
         try:
             try:

@@ -1,6 +1,6 @@
-"""Which sources of our gate are set up in this cluster, for the log and as a metric. Only reads.
+"""Which sources of our gate are installed in this cluster, for the log and as a metric. Only reads.
 
-A source that is set up need not work for every pod; what arrives without the gate is counted where pods are observed.
+An installed source may not work for every pod: pods that arrive without the gate are counted where pods are observed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ NOT_SET_UP = "not set up"
 NOT_TRUSTED = "set up, but API servers do not trust it yet"
 UNKNOWN = "not known"
 _SOURCES = {"policy": MUTATING_POLICY_BINDINGS, "webhook": MUTATING_WEBHOOKS}
-"""Beside these, users may write the gate into their pod templates, which shows only on the pods."""
+"""Beside these, users may write the gate into their pod templates; only the pods show that."""
 _log = structlog.get_logger("gates")
 
 
 class GateSetup:
-    """Reads once per `look`, and logs what has changed since. Both sources have the name of the install."""
+    """Reads once per `look`, and logs changes. Both sources have the name of the install."""
 
     def __init__(self, api: KubeApi, metrics: Metrics, install: str) -> None:
         self._api = api
@@ -32,7 +32,7 @@ class GateSetup:
         self._found: dict[str, str] = {}
 
     async def look(self) -> dict[str, str]:
-        """Source -> whether it is set up. Never raises an error of the seam: without rights that is not known."""
+        """Source -> whether it is installed. Never raises an error of the seam: without rights the state is unknown."""
         found = {source: await self._state(resource) for source, resource in _SOURCES.items()}
         if found != self._found:
             self._found = found

@@ -1,10 +1,10 @@
 """The status of an AscendJob: conditions, counts, start and completion time. And its only writer.
 
-Until a job ends its status follows what is decided about it; its end is a decision, and the last status. Either is
-written only onto the version that it was made from, and nothing once the last condition is there.
+Until a job ends, its status follows the decisions about it; its end is a decision, and gives the last status. A status
+is written only onto the version that it was computed from. After the last condition nothing is written.
 
-The last condition is the present one, because the CRD's `State` column prints its type. Unlike the operator, `Running`
-is True only while all pods run, never longer. Conditions of other types are kept.
+The present condition is the last of the list, because the CRD's `State` column prints the type of that one. `Running`
+is True only while all pods run, never longer, unlike with the operator. Conditions of other types are kept.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ ReplicaStatuses = Mapping[str, Mapping[str, int]]
 
 
 class JobSummary(NamedTuple):
-    """What was decided about one job; see `status_patch`."""
+    """The decision about one job; see `status_patch`."""
 
     instance: Instance
     verdict: Verdict
     words: str
     replicas: ReplicaStatuses
     started: float = 0.0
-    """When its oldest pod was made, as the API server counts; 0.0 without pods."""
+    """Creation time of its oldest pod, by the API server's clock; 0.0 without pods."""
 
 
 async def write_status(writer: Writer, job: Object, patch: dict[str, Any]) -> Object:
-    """Send a patch of this module; gives the job after it. KubeError: ConflictError for a job that has changed."""
+    """Send a patch of this module; returns the job after it. KubeError: ConflictError for a job that has changed."""
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
     return await writer.patch(ASCEND_JOBS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status")
 
 
 def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] | None:
-    """The merge patch for the job's status subresource, or None when its status already says so.
+    """The merge patch for the job's status subresource, or None when the status is already so.
 
-    `now` is a Kubernetes Time. The patch carries uid and resourceVersion of `job`: it fails rather than overwrite.
+    `now` is a Kubernetes Time. The patch has uid and resourceVersion of `job`, so it cannot overwrite a newer version.
     A job that is being deleted or has finished for good is left as it is.
     """
     going = at(job, "metadata").get("deletionTimestamp")
@@ -77,9 +77,9 @@ def final_patch(
     job: Object, ending: tuple[str, str, str], replicas: ReplicaStatuses, started: float, now: str
 ) -> dict[str, Any]:
     """The merge patch for the status of a job that ends now: `ending` is the type of its last condition, with reason
-    and message; `started` as in JobSummary. It fails rather than end a job that has changed.
+    and message; `started` as in JobSummary. The patch is refused if the job has changed.
 
-    It is the last one, so it says what `status_patch` may not have come to say yet: counts and start time."""
+    It is the last status, so it also has the counts and start time that `status_patch` may not have written yet."""
     kind, reason, message = ending
     before = at(job, "status")
     found = _conditions(before)
@@ -94,7 +94,7 @@ def final_patch(
 
 
 def replica_statuses(job: Job, phases: Mapping[str, str]) -> ReplicaStatuses:
-    """Of a job whose pods have these phases, by name. Without those that are terminating."""
+    """Counts by replica type, from the phases of the job's pods by name. Terminating pods are not counted."""
     counts: dict[str, Counter[str]] = {}
     for name in job.pods:
         kind = LEADER if name.startswith(f"{job.name}-{LEADER.lower()}-") else WORKER
@@ -106,7 +106,7 @@ def replica_statuses(job: Job, phases: Mapping[str, str]) -> ReplicaStatuses:
 
 @lru_cache(maxsize=1024)
 def _as_mapping(counts: tuple[tuple[Any, ...], ...]) -> ReplicaStatuses:
-    """One for all that are equal, which most are."""
+    """One object for all equal counts; most are equal."""
     return {kind: dict(found) for kind, *found in counts}
 
 
@@ -117,7 +117,7 @@ def _patch(job: Object, status: dict[str, Any]) -> dict[str, Any]:
 
 
 def already_says(job: Object, verdict: Verdict) -> bool:
-    """Whether the job's last condition already gives this reason, e.g. written by the leader before us."""
+    """Whether the job's last condition already has this reason, for example written by the previous leader."""
     if verdict.state is State.FINISHED:
         return final_condition(job) is not None
     conditions = _conditions(at(job, "status"))
@@ -128,7 +128,8 @@ def already_says(job: Object, verdict: Verdict) -> bool:
 
 
 def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that turns `before` into `after` on the keys of `after`; keys only in nested `before` go."""
+    """The merge patch that changes `before` into `after` on the keys of `after`; keys only in nested `before` are
+    removed."""
     diff: dict[str, Any] = {}
     for key, value in after.items():
         old = before.get(key)
@@ -146,7 +147,7 @@ def _conditions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _new_conditions(before: list[dict[str, Any]], summary: JobSummary, now: str) -> list[dict[str, Any]]:
-    """Foreign ones in their order, then those of ours that are not so now, then the present one."""
+    """Conditions of others in their order, then those of ours that are False now, then the present one."""
     old = {str(item.get("type")): item for item in before}
     foreign = [item for item in before if item.get("type") not in _OURS]
     as_created = (JOB_CREATED, f"Job {summary.instance.name} was created.")
@@ -155,7 +156,7 @@ def _new_conditions(before: list[dict[str, Any]], summary: JobSummary, now: str)
         return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, summary.words), now)]
     because = (summary.verdict.reason.value, summary.words)
     stopped = [_condition(old[RUNNING], RUNNING, False, because, now)] if RUNNING in old else []
-    # It has been whole before and is on its way again; a held one waits, as before its first start.
+    # The job was whole before and starts again; a held one waits, as before its first start.
     state = summary.verdict.state
     again = state is State.BROKEN or (state in _ON_ITS_WAY and summary.instance.life.policy.rounds > 0)
     if not again:
@@ -167,7 +168,7 @@ def _new_conditions(before: list[dict[str, Any]], summary: JobSummary, now: str)
 def _condition(
     old: Mapping[str, Any] | None, kind: str, holds: bool, because: tuple[str, str], now: str
 ) -> dict[str, Any]:
-    """`old` itself when it says the same; its lastTransitionTime moves only when its status does."""
+    """`old` itself when nothing differs; lastTransitionTime changes only when the condition's status does."""
     old = old or {}
     reason, message = because
     new = {"type": kind, "status": str(holds), "reason": reason, "message": message[:_MAX_MESSAGE]}

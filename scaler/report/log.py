@@ -1,6 +1,6 @@
 """Logging, set up once: structlog to one stream, a JSON object per line or text for people.
 
-Whatever the standard library logs (asyncio, aiohttp) comes out the same way. Must not be called from pure packages.
+Log lines of the standard library (asyncio, aiohttp) have the same form. Must not be called from pure packages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import structlog
 from scaler.settings import LogFormat, LogLevel
 
 MAX_FIELD = 4096
-"""Characters of one field; longer ones are cut and say so."""
+"""Characters of one field; a longer one is cut and marked."""
 MAX_FIELDS = 64
 REDACTED = "[redacted]"
 _SECRET = re.compile(r"(?i)token|passw|secret|authorization|credential|private.?key|client.?key")
@@ -29,11 +29,11 @@ Event = MutableMapping[str, Any]
 def configure(
     log_format: LogFormat, level: LogLevel, *, timestamp: Callable[[], str], stream: TextIO | None = None
 ) -> None:
-    """Set up logging of the whole process. `timestamp` gives now as text (Clock.micro_timestamp)."""
+    """Set up logging of the whole process. `timestamp` returns now as text (Clock.micro_timestamp)."""
     out = stream or sys.stdout
 
     def stamp(_logger: Any, _method: str, event: Event) -> Event:
-        with suppress(RuntimeError):  # before the loop runs there is no time
+        with suppress(RuntimeError):  # no time before the loop runs
             event["timestamp"] = timestamp()
         return event
 
@@ -58,19 +58,19 @@ def configure(
     of_libraries.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=processors))
     root = logging.getLogger()
     root.handlers[:] = [of_libraries]
-    # Their debug lines are about sockets, not about services.
+    # Debug lines of these libraries are about sockets, not about services.
     root.setLevel(max(_number(level), logging.WARNING))
 
 
 class Level:
-    """The level that is logged, which may be changed while the process runs: between the one that is set and debug."""
+    """The log level, which may change while the process runs: between the configured level and debug."""
 
     def __init__(self, level: LogLevel) -> None:
         self._set = level
         self._now = level
 
     def toggle(self) -> None:
-        """The other one, in all loggers."""
+        """Switch to the other level, in all loggers."""
         self._now = "debug" if self._now == self._set else self._set
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_number(self._now)))
         structlog.get_logger("log").warning("log level", now=self._now)
@@ -81,11 +81,11 @@ def _number(level: LogLevel) -> int:
 
 
 def _bound(_logger: Any, _method: str, event: Event) -> Event:
-    """No secrets, no line that a log collector would cut in the middle."""
+    """Remove secrets, and cut long fields: a log collector would cut the line in the middle."""
     for key in list(event)[MAX_FIELDS:]:
         del event[key]
     for key, value in event.items():
-        if not key.startswith("_"):  # structlog's own
+        if not key.startswith("_"):  # keys of structlog itself
             event[key] = REDACTED if _SECRET.search(key) else _short(value)
     return event
 

@@ -1,7 +1,7 @@
 """Prometheus metrics in a registry of our own, with a bounded number of series.
 
 Only report.service_metrics has labels with names that users choose (namespace, rule, service), for a bounded number.
-Must not be used from pure packages; what is counted is described in docs/reference/metrics.md.
+Must not be used from pure packages; docs/reference/metrics.md describes every metric.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 _REACTION: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _REQUEST: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10)
 _MOST_RESOURCES: Final = 20
-"""Tenants may name any in their pods; those of Kubernetes and Huawei come first."""
+"""Tenants may name any resource in their pods; resources of Kubernetes and Huawei come first."""
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -120,14 +120,14 @@ class Metrics:
         )
         self._idle_resources: set[str] = set()
         self._shares: dict[ServiceKey, Mapping[Gauge, int]] = {}
-        """What each service adds to the gauges."""
+        """The part of each service in the gauges."""
         for answers in (("yes", "yes"), ("yes", "no"), ("no", "no")):
             self._services.labels(*answers)
         for beneficiary in ("self", "other"):
             self._preemptions.labels(beneficiary)
 
     def planned(self, service: Service, plan: Plan, now: float) -> None:
-        """Show what a service's plan says, decided at `now`, in place of what its plan before said."""
+        """Replace the part of a service in the gauges by its plan, decided at `now`."""
         counts = Tally((verdict.state.value, verdict.reason.value) for verdict in plan.verdicts)
         share = {self._instances.labels(*labels): number for labels, number in counts.items()}
         if plan.key.rule:
@@ -136,7 +136,7 @@ class Metrics:
         self._single_services.note(service, plan, now)
 
     def service_gone(self, key: ServiceKey) -> None:
-        """Take a service that has no jobs any more out of the gauges."""
+        """Remove a service without jobs from the gauges."""
         self._show(key, {})
         self._single_services.forget(key)
 
@@ -160,11 +160,11 @@ class Metrics:
                 self._preemptions.labels("self" if action.beneficiary == str(plan.key) else "other").inc()
 
     def write(self, verb: str, resource: str, outcome: str) -> None:
-        """`outcome`: `ok`, or the error's class name in short, e.g. `Conflict`."""
+        """`outcome`: `ok`, or the short class name of the error, for example `Conflict`."""
         self._writes.labels(verb, resource, outcome).inc()
 
     def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
-        """Show what each of them counts."""
+        """Expose the counters of each informer."""
         for resource, informer in informers.items():
             name = resource.full_name
             self.watch_silence.follow(partial(_silence, informer, asyncio.get_running_loop().time), name)
@@ -179,11 +179,11 @@ class Metrics:
         self._webhook_seconds.observe(seconds)
 
     def turned_away(self, server: str) -> None:
-        """`server`: webhook, http. From any thread."""
+        """Count a refused connection or request. `server`: webhook, http. May be called from any thread."""
         self._turned_away.labels(server).inc()
 
     def arbitrated(self, tally: world.Tally | None) -> None:
-        """What came of weighing all services against each other; None = each has decided alone."""
+        """Show the result of arbitration; None = each service was decided alone."""
         self._arbitration.set(tally is not None)
         tally = tally or world.Tally()
         for name in ("serving", "minimums_waiting", "scale_ups_waiting", "in_backoff", "probing"):
@@ -198,7 +198,7 @@ class Metrics:
         self._idle_resources = shown
 
     def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
-        """One pass of the decision loop is over."""
+        """Note the end of one pass of the decision loop."""
         self.passes.inc()
         self._plan_seconds.observe(plan_seconds)
         self._pass_seconds.observe(pass_seconds)
@@ -208,7 +208,7 @@ class Metrics:
         self._reports_dropped.labels(kind, cause).inc()
 
     def on_pod_ungated(self, _change: PodArrivedUngated) -> None:
-        """A pod that names a rule arrived without our gate."""
+        """Count a pod that names a rule and arrived without our gate."""
         self._arrived_ungated.inc()
 
     def render(self) -> bytes:
@@ -217,7 +217,7 @@ class Metrics:
 
 
 def _silence(informer: Informer[Any, Any], now: Callable[[], float]) -> float | None:
-    """Seconds since it was heard of; None when it never was."""
+    """Seconds since the informer last heard from the API server; None when it never did."""
     return now() - informer.heard if informer.heard > -math.inf else None
 
 
@@ -225,7 +225,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class Followed:
-    """A number that its owner keeps, a counter by default: read at each scrape, so that the hot path pays nothing."""
+    """A number that another object keeps, by default a counter: read at each scrape, so the hot path costs nothing."""
 
     def __init__(
         self, name: str, text: str, *labels: str, registry: CollectorRegistry,
@@ -236,11 +236,11 @@ class Followed:
         registry.register(self)
 
     def follow(self, source: Callable[[], float | None], *labels: str) -> None:
-        """Show what `source` gives under these label values; nothing while it gives None."""
+        """Show the value of `source` under these label values; nothing while `source` returns None."""
         self._sources[labels] = source
 
     def collect(self) -> Iterator[Family]:
-        """For the registry."""
+        """Called by the registry."""
         family = self._family()
         for labels, source in self._sources.items():
             value = source()

@@ -1,8 +1,8 @@
-"""Writes what was decided into the cluster: ElasticServices, status of jobs, events, the last valid rules.
+"""Writes decisions into the cluster: ElasticServices, status of jobs, events, the last valid rules.
 
-The decision loop calls `note` and goes on; one background task writes, paced and retried by the outbox, always the
-newest that is known. Must never raise into the decision loop and never decide anything.
-One Reporter per process; what an earlier leader wrote is read back, not remembered.
+The decision loop calls `note` and goes on. One background task writes the newest state; the outbox limits the rate and
+retries. Must never raise into the decision loop and never decide anything.
+One Reporter per process; what an earlier leader wrote is read from the cluster, not remembered.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from scaler.workloads.ascendjob import has_failed
 INTERVAL = 1.0
 """Least seconds between two writes of the same object."""
 PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 8, 2
-"""Under way at once, and those of one namespace."""
+"""Writes at the same time: in all, and in one namespace."""
 MAX_EVENTS_WAITING = 10_000
 PASSING = frozenset(
     {Warning.RULE_MISSING, Warning.TARGET_UNREACHABLE, Warning.RANK_TABLE_MISSING, Warning.DEVICE_DATA_INVALID}
 )
-"""Warnings that come and go while a deployer works: it applies jobs one by one, replaces rules by deleting and creating
-them, and deletes a job's ConfigMap before the job; or while chips are being given out."""
+"""Warnings that come and go during a deployment: a deployer applies jobs one by one, deletes and creates a rule to
+replace it, and deletes a job's ConfigMap before the job; chips are assigned one after the other."""
 OF_RULE = frozenset({Warning.RULE_MISSING, Warning.RULE_INVALID})
 """Warnings that are about the rule's ConfigMap as well as about the service."""
 PATIENCE = 5.0
@@ -54,25 +54,26 @@ _log = structlog.get_logger("report")
 
 
 QueuedEvent = Callable[[], Event | None]
-"""An event that is put into words only when it is written; None when it is not true any more by then."""
+"""Makes the event just before it is written; None when it is not true any more by then."""
 
 
 class _Due(NamedTuple):
-    """One object to be written: how, and which. The key of a service, a rule or a ConfigMap, the uid of a job, or an
+    """One object to be written: how, and which one. `key` is a service, a rule or a ConfigMap, the uid of a job, or an
     event."""
 
     write: Callable[[Any], Awaitable[None]]
     of: ServiceKey | Name | str | QueuedEvent
     namespace: str
     name: str = ""
-    """Of the job, or of the object that the event is about, for people."""
+    """Name of the job, or of the object that the event is about, for people."""
 
     def __str__(self) -> str:
         return f"{self.write.__name__.removeprefix('_write_')} {self.name or self.of}"
 
 
 class Reporter:
-    """`writer` refuses to write without leadership. A `silent` one writes the last valid rules and nothing else."""
+    """`writer` refuses to write without leadership. A `silent` reporter writes the last valid rules and nothing
+    else."""
 
     def __init__(
         self, writer: Writer, statuses: StatusWriter, clock: Clock, metrics: Metrics, home: str = "default", *,
@@ -94,9 +95,9 @@ class Reporter:
         )
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
         self._instances: dict[str, tuple[ServiceReport, Verdict]] = {}
-        """uid -> what was reported of the instance last."""
+        """uid -> the last report about the instance."""
         self._events: dict[QueuedEvent, Event | None] = {}
-        """Those that wait; put into words at the first attempt to write them."""
+        """Events that wait; their text is made at the first attempt to write them."""
         self._running = False
 
     async def run(self) -> None:
@@ -113,20 +114,20 @@ class Reporter:
         return self._outbox.idle
 
     def differs(self, plan: Plan) -> bool:
-        """Whether people would see another state, reason or number than was reported last."""
+        """Whether people would see another state, reason or number than in the last report."""
         before = self._report(plan.key)
         return before is None or differs(before.plan, plan)
 
     def differs_in_words(self, plan: Plan) -> bool:
-        """Whether anything at all is different that people can see."""
+        """Whether people would see any difference from the last report."""
         before = self._report(plan.key)
         return before is None or differs_in_words(before.plan, plan)
 
-    # What is to be written
+    # Marking what has to be written
 
     async def note(self, reports: Sequence[ServiceReport]) -> None:
-        """Take the outcome of a pass. Waits for nothing; of thousands it lets the loop turn in between."""
-        # First what is gone, in all of them: a job whose labels moved it leaves one service and joins another.
+        """Take over the result of a pass. Waits for no write; among thousands of reports the loop runs other tasks."""
+        # First what has gone, in all services: a job with new labels leaves one service and joins another.
         slices = Slices()
         for report in reports:
             self._forget_instances(self._report(report.plan.key), report)
@@ -144,7 +145,7 @@ class Reporter:
             self._note_instance(report, verdict, changed=changed)
         services = self._services.setdefault(report.rule, {})
         services.pop(report.plan.key, None)
-        services[report.plan.key] = report  # the newest comes last
+        services[report.plan.key] = report  # the newest report goes last
         if changed:
             self._note_warnings(report, set(before.plan.notes) if before is not None else set())
             self._mark_status(report.plan.key)
@@ -152,32 +153,32 @@ class Reporter:
             self._mark_rule(report.rule)
 
     def service_gone(self, key: ServiceKey) -> None:
-        """The service has no jobs any more, and no ElasticService of ours either, unless a job turns up before."""
+        """Mark for deletion the ElasticService of a service without jobs; a job that comes earlier prevents this."""
         self._forget_instances(self._services.get(RuleKey(key.namespace, key.rule), {}).pop(key, None), None)
         self._mark_status(key)
 
     def rule_gone(self, rule: RuleKey) -> None:
-        """No job names the rule any more: what is kept of it is deleted, unless a job turns up before."""
+        """Mark for deletion the ConfigMap of a rule that no job names; a job that comes earlier prevents this."""
         for key in list(self._services.get(rule, ())):
             self.service_gone(key)
         self._services.pop(rule, None)
         self._mark_rule(rule)
 
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
-        """An object about the service was made, changed or deleted: it is made again, or deleted again."""
+        """Mark the object about the service, which was created, changed or deleted: it is created or deleted again."""
         if self._running:
             self._statuses.changed(change)
             self._mark_status(change.service)
 
     def write_left_out(self) -> None:
-        """Write every status when ElasticServices can be written that could not be before."""
+        """Write every status once ElasticServices can be written that could not be before."""
         if self._statuses.appeared():
             for services in self._services.values():
                 for key in services:
                     self._mark_status(key)
 
     def on_own_config_map(self, change: OwnConfigMapGone) -> None:
-        """What is kept about a rule was deleted: it is written again while some job names the rule."""
+        """Write a deleted ConfigMap of ours again while some job names its rule."""
         rule = rule_of(change.content)
         if rule in self._services:
             self._mark_rule(rule)
@@ -192,7 +193,7 @@ class Reporter:
             self.service_gone(key)
 
     def on_refused(self, change: ObjectRefused) -> None:
-        """An event about an object that cannot be read, should its service have no status that says so."""
+        """An event about an unreadable object, if there is no status of its service that shows this."""
         refused, resource = change.refused, change.resource
         if self._running and refused is not None:
             subject = Subject(resource, refused.namespace, refused.name, refused.uid)
@@ -200,7 +201,7 @@ class Reporter:
             self._queue_event(partial(Event, subject, Warning.OBJECT_UNREADABLE.value, message, warning=True), subject)
 
     def _note_instance(self, report: ServiceReport, verdict: Verdict, *, changed: bool) -> None:
-        """An event when state or reason changed, and the job's status when anything changed that it says."""
+        """Mark an event when state or reason changed, and the job's status when any of its content changed."""
         uid = verdict.uid
         before, was = self._instances.get(uid, (None, verdict))
         self._instances[uid] = (report, verdict)
@@ -216,8 +217,9 @@ class Reporter:
             self._outbox.mark(_Due(self._write_job_status, uid, job.namespace, verdict.name))
 
     def _note_reason(self, plan: Plan, one: InstanceReport, verdict: Verdict, *, known: bool) -> None:
-        """Not what an earlier leader reported, as the job's own status says; where no status says so, that an instance
-        runs is not worth a second event. There are none about training jobs either, which have no label of ours."""
+        """Mark the event about state and reason, unless an earlier leader reported it, as the job's own status shows.
+        Without a job status an instance that runs gets no event. Nor do training jobs, which have none of our
+        labels."""
         if one.job is None:
             reported, failed, served = verdict.state is State.RUNNING, False, True
         else:
@@ -240,14 +242,14 @@ class Reporter:
                 self._queue_event(partial(self._lasting, key, note, subject), subject, delay=delay)
 
     def _lasting(self, key: ServiceKey, note: Note, subject: Subject) -> Event | None:
-        """None when it is over. What is about a service without an object is about its rule."""
+        """The event about a note that still holds, else None. For a service without an object it is about the rule."""
         report = self._report(key)
         if report is None or note not in report.plan.notes:
             return None
         if subject.resource == ELASTIC_SERVICES:
             known = self._statuses.subject(key)
             if known is None and note.warning in OF_RULE:
-                return None  # that one is written anyway
+                return None  # another event is written anyway
             subject = known or Subject(CONFIG_MAPS, key.namespace, key.rule)
         return Event(subject, note.warning.value, note.message, warning=True)
 
@@ -264,7 +266,7 @@ class Reporter:
         return self._services.get(RuleKey(key.namespace, key.rule), {}).get(key)
 
     def _mark_status(self, key: ServiceKey) -> None:
-        """Jobs that name no rule have no ElasticService: their conditions and events say it all."""
+        """Mark the ElasticService. Jobs that name no rule have none: their conditions and events are complete."""
         if key.rule:
             self._outbox.mark(_Due(self._write_status, key, key.namespace))
 
@@ -273,7 +275,8 @@ class Reporter:
             self._outbox.mark(_Due(self._write_last_valid, rule, rule.namespace))
 
     def _forget_instances(self, before: ServiceReport | None, after: ServiceReport | None) -> None:
-        """A service may end late, when it has been waiting for its own writes: what has moved on by then stays."""
+        """Forget the instances of a service. A service may end late, after its own writes were seen: an instance that
+        another service has by then stays."""
         if before is None:
             return
         kept = {instance.uid for instance in after.service.instances} if after else set()
@@ -306,11 +309,11 @@ class Reporter:
             await config_maps.put(self._writer, self._metrics, encode(place, rule, kept))
 
     async def _write_left_over(self, name: Name) -> None:
-        with suppress(ForbiddenError):  # another install, which had the right, has left it
+        with suppress(ForbiddenError):  # the ConfigMap of another install, which had the right to write here
             await config_maps.remove(self._writer, *name)
 
     def _job_of(self, uid: str) -> JobRecord | None:
-        """The job of an instance that was noted, where its status is ours to write."""
+        """The job of a noted instance, if the scaler writes its status."""
         report, verdict = self._instances.get(uid, (None, None))
         if report is None or verdict is None or verdict.reason is Reason.NOT_SERVED or uid not in report.instances:
             return None
@@ -320,11 +323,11 @@ class Reporter:
         record = self._job_of(uid)
         if record is None:
             return
-        with suppress(NotFoundError):  # the job is gone, and with it its status
+        with suppress(NotFoundError):  # the job is deleted, with its status
             try:
                 await self._report_job(uid, record.object)
             except ConflictError:
-                # The job was written meanwhile, often by ourselves: once more on what is there now.
+                # The job was written meanwhile, often by the scaler itself: one more try, on the present version.
                 job = await self._writer.get(ASCEND_JOBS, record.namespace, record.name)
                 if job["metadata"]["uid"] == uid and self._job_of(uid) is not None:
                     await self._report_job(uid, job)
@@ -351,7 +354,7 @@ class Reporter:
 
 
 def _stated(report: ServiceReport) -> tuple[object, ...]:
-    """What the status of the service and the last valid rule depend on."""
+    """The fields that the status of the service and the last valid rule depend on."""
     plan, service = report.plan, report.service
     decided = (plan.target_index, plan.target, plan.replicas, plan.complete, plan.groups, plan.verdicts, plan.notes)
     of_service = (service.rule, service.replicas, service.problem, service.options.paused)
@@ -359,7 +362,7 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
 
 
 def _subjects(report: ServiceReport, note: Note) -> Iterator[Subject]:
-    """The instance that the note is about, or else the service, of which the object is found later, and the rule."""
+    """The instance that the note is about, or else the service (its object is looked up later) and the rule."""
     key = report.plan.key
     if note.uid in report.instances:
         yield report.instances[note.uid].subject

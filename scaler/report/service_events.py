@@ -1,7 +1,7 @@
 """The events about an ElasticService, from its status before and after a decision. Pure.
 
-One change is one event, with everything that belongs to it: which instances were lost and why, which ratio runs now,
-and which one the service works towards.
+One change is one event with all its facts: which instances were lost and why, which ratio runs now, and which one
+the service works towards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scaler.report.service_status import RESTING, RULE_VALID, SCALING_LIMITED, S
 
 GONE = "it is deleted, or its labels name another service now"
 _NAMED = 3
-"""Lost instances in one message."""
+"""Lost instances that one message names."""
 
 
 class ServiceEventReason(StrEnum):
@@ -41,7 +41,7 @@ WARNINGS = frozenset({ServiceEventReason.UNAVAILABLE, ServiceEventReason.DEGRADE
 
 
 def service_events(before: Object, after: Object) -> list[Statement]:
-    """In order, and mostly one: events of the same second have no order. None without a status before."""
+    """The events in order, mostly one: events of the same second have no order. None without a status before."""
     if not before:
         return []
     found = [*_losses(before, after), *_of_rule(before, after), *_of_scale(before, after)]
@@ -95,10 +95,10 @@ def _gains(before: Object, after: Object) -> Iterator[Statement]:
 
 
 def _lost(before: Object, after: Object) -> list[str]:
-    """Instances that ran and do not, each with why."""
+    """Instances that ran before and do not run now, each with the reason."""
     now = {found["uid"]: found for found in after["instances"]}
     enough = after["wanted"] != "all" and after["reason"] == ServiceEventReason.COMPLETE
-    # an instance that is missing may be one that spec.replicas leaves out, or that the status has no room for
+    # a missing instance may be one that spec.replicas leaves out, or that did not fit into the status
     expected = enough or bool(after.get("leftOut", {}).get("instances"))
     lost = []
     for was in before.get("instances") or ():

@@ -1,7 +1,7 @@
-"""Metrics of single services, as many as stay few: however many services tenants make, these are bounded.
+"""Metrics of single services, for a bounded number of services, however many services tenants make.
 
-A service that names no rule has no ratio, and no series. What is shown of a service ends with it. `note` and `forget`
-are called by the decision loop, `collect` from the thread that answers a scrape. Must not: decide anything.
+A service that names no rule has no ratio, and no series. The series of a service end with it. The decision loop calls
+`note` and `forget`, the thread that answers a scrape calls `collect`. Must not: decide anything.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from scaler.report.service_reports import rule_is_valid, running_index
 from scaler.rules.rule import Rule
 
 MOST_OF_NAMESPACE, MOST = 200, 2000
-"""Services that have series of their own."""
+"""Services with series of their own, in one namespace and in all."""
 MOST_NAMESPACES = 100
-"""Of which the number of services without series is shown."""
+"""Namespaces with a series for the number of services without series of their own."""
 _DURATION: Final = (0.1, 1, 5, 15, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600)
 _COMING = frozenset({Reason.WAITING_FOR_SCHEDULER, Reason.STARTING})
 _WITHOUT_ROOM = ABOUT_ROOM - _COMING
@@ -39,7 +39,7 @@ _GAUGES = {
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What is shown of one service, and what its durations are counted from. Times as `World.now`; 0.0 = not so."""
+    """The values shown of one service, and the start of its durations. Times as `World.now`; 0.0 = not so."""
 
     plan: Plan
     rule: Rule | None
@@ -50,11 +50,11 @@ class Standing(msgspec.Struct, frozen=True):
     """Instances of the largest ratio that is aimed at; None without a rule in force."""
     unavailable_since: float = 0.0
     was_complete: bool = False
-    """At some time, with this rule and this number of instances wanted."""
+    """At some time, with this rule and this number of wanted instances."""
     fault_at: float = 0.0
-    """When something of its complete ratio stopped running; it runs no smaller ratio yet."""
+    """When an instance of its complete ratio stopped running; no smaller ratio runs yet."""
     room_at: float = 0.0
-    """Since when all that it lacks has a place and is starting."""
+    """Since when every missing instance has a place and is starting."""
 
 
 class ServiceSeries:
@@ -75,7 +75,7 @@ class ServiceSeries:
         registry.register(self)
 
     def note(self, service: Service, plan: Plan, now: float) -> None:
-        """What was decided at `now`."""
+        """Take over the plan that was decided at `now`."""
         if not plan.key.rule:
             return
         wanted = min(plan.replicas, service.rule.largest.total) if service.rule is not None else None
@@ -98,17 +98,17 @@ class ServiceSeries:
         )
 
     def forget(self, key: ServiceKey) -> None:
-        """The service has no jobs any more."""
+        """Remove a service that has no jobs any more."""
         self._services.pop(key, None)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """For the registry. The worst first where not all are shown."""
+        """Called by the registry. If not all services can be shown, the worst ones are."""
         families = {name: GaugeMetricFamily(name, text, labels=_SERVICE) for name, text in _GAUGES.items()}
         of_state = (*_SERVICE, "state", "reason")
         instances = GaugeMetricFamily("scaler_service_instances", "Instances of a service.", labels=of_state)
         text = "Services without series of their own."
         left_out = GaugeMetricFamily("scaler_services_left_out", text, labels=("namespace",))
-        shown, others = _chosen(list(self._services.items()))  # copied at once: the loop goes on in another thread
+        shown, others = _chosen(list(self._services.items()))  # one copy: the loop runs on in another thread
         for key, standing in shown:
             labels = (key.namespace, key.rule, key.job_id)
             for name, value in _values(standing).items():
@@ -123,7 +123,7 @@ class ServiceSeries:
 
 
 def _values(standing: Standing) -> dict[str, float | None]:
-    """Of each of `_GAUGES`; None = it is absent."""
+    """The value of each of `_GAUGES`; None = absent."""
     target = standing.plan.target_index
     return {
         "scaler_service_available": standing.plan.serves,
@@ -137,7 +137,7 @@ def _values(standing: Standing) -> dict[str, float | None]:
 
 
 def _continued(before: Standing, after: Standing, now: float) -> Standing:
-    """With what is remembered while the rule and the number of instances that are wanted stay the same."""
+    """`after`, with what is remembered of `before` while the rule and the number of wanted instances are the same."""
     now_running = {name: group.running for name, group in after.plan.groups.items()}
     fewer = any(now_running.get(name, 0) < group.running for name, group in before.plan.groups.items())
     fault_at = now if before.plan.complete and fewer else before.fault_at
@@ -150,7 +150,7 @@ def _continued(before: Standing, after: Standing, now: float) -> Standing:
 
 
 def _has_room(plan: Plan) -> bool:
-    """Something is being started, and nothing waits for room."""
+    """Whether an instance is starting, and none waits for room."""
     reasons = {verdict.reason for verdict in plan.verdicts}
     begun = any(isinstance(action, Admit | Complete) for action in plan.actions)
     return (begun or not reasons.isdisjoint(_COMING)) and reasons.isdisjoint(_WITHOUT_ROOM)
@@ -162,7 +162,7 @@ def _worst_first(shown: tuple[ServiceKey, Standing]) -> tuple[bool, bool, bool, 
 
 
 def _chosen(everyone: list[tuple[ServiceKey, Standing]]) -> tuple[list[tuple[ServiceKey, Standing]], Counter[str]]:
-    """Those that are shown, and how many are not, by namespace."""
+    """The services with series, and the number of the others, by namespace."""
     shown, of_namespace, others = list[tuple[ServiceKey, Standing]](), Counter[str](), Counter[str]()
     for key, standing in sorted(everyone, key=_worst_first):
         if of_namespace[key.namespace] < MOST_OF_NAMESPACE and len(shown) < MOST:

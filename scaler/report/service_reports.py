@@ -1,6 +1,6 @@
-"""What the reporter works from after a pass: one frozen value per service, from its plan and the cache. Pure.
+"""The input of the reporter after a pass: one frozen value per service, from its plan and the cache. Pure.
 
-Beside it: which ratio runs, and whether a plan is to be reported.
+Beside it: which ratio runs, and whether a plan has to be reported.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     service: Service
     plan: Plan
     instances: Mapping[str, InstanceReport] = {}
-    """By uid; without those of which the cache has no object."""
+    """By uid; without instances of which the cache has no object."""
     rule_uid: str = ""
     """uid of the rule ConfigMap that exists now; "" when there is none."""
     last_valid: LastValid | None = None
-    """The document that the rule in force was read from; None when no valid one was ever seen."""
+    """The document of the rule in force; None when no valid one was ever seen."""
     alone: str = ""
     """Why the service is not weighed against others; "" when it is."""
     out_of_touch: str = ""
-    """What is not seen now, so that nothing is decided; "" while everything is."""
+    """What is not seen now, so that nothing is decided; "" while everything is seen."""
 
     @property
     def rule(self) -> RuleKey:
@@ -69,8 +69,8 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
 def report_of(
     state: ClusterState, service: Service, plan: Plan, *, alone: str = "", out_of_touch: str = ""
 ) -> ServiceReport:
-    """What was decided about one service, with the objects that it was decided about. `alone`: why no service is
-    weighed against others now; `out_of_touch`: why nothing is decided now."""
+    """The report of one service: the decision, with the objects that it is about. `alone`: why no service is weighed
+    against others now; `out_of_touch`: why nothing is decided now."""
     rule = state.rule(service.key)
     if not alone and service.rule is None:
         alone = "no rule in force"
@@ -97,12 +97,12 @@ def _instance(cache: Cache, uid: str, *, ours: bool) -> InstanceReport | None:
 
 
 def rule_is_valid(service: Service) -> bool:
-    """Its rule exists and has no error. An invalid one leaves the last valid one in force."""
+    """Whether its rule exists and has no error. With an invalid rule the last valid one is in force."""
     return service.rule is not None and service.problem is None
 
 
 def running_index(service: Service, groups: Mapping[str, GroupPlan]) -> int:
-    """Index of the largest ratio of which every group runs what it names, 0 = the rule's largest; -1 for none."""
+    """Index of the largest ratio whose counts all groups run, 0 = the largest of the rule; -1 for none."""
     ratios = service.rule.ratios if service.rule else ()
     running = {name: group.running for name, group in groups.items()}
 
@@ -114,12 +114,12 @@ def running_index(service: Service, groups: Mapping[str, GroupPlan]) -> int:
 
 
 def waits_for_room(plan: Plan) -> bool:
-    """Whether more room would change what is done about the service."""
+    """Whether more room would change the plan of the service."""
     return any(verdict.reason in ABOUT_ROOM for verdict in plan.verdicts)
 
 
 def arbitration_waits(tally: Tally | None) -> bool:
-    """The same of all services that are weighed against each other."""
+    """Whether more room would change any plan of the services that are weighed against each other."""
     if tally is None:
         return False
     return bool(tally.minimums_waiting or tally.scale_ups_waiting or tally.in_backoff or tally.probing)
@@ -131,7 +131,7 @@ def differs(before: Plan, plan: Plan) -> bool:
 
 
 def differs_in_words(before: Plan, plan: Plan) -> bool:
-    """Whether anything at all is different that people can see."""
+    """Whether people would see any difference."""
     return before is not plan and (before.verdicts != plan.verdicts or before.notes != plan.notes)
 
 

@@ -1,7 +1,7 @@
 """The status of one service's ElasticService: what `kubectl get`, `scaler status` and the page show. Pure.
 
-The same decision gives the same status, but for the times in it, and those move only when what they are about does:
-they are carried over from the status that was written before. Must not write anything.
+The same decision gives the same status, except for its times. A time changes only when its subject changes, else it is
+copied from the status that was written before. Must not write anything.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ MAX_GROUPS = 200
 MAX_RATIOS = 64
 MAX_WARNINGS = 100
 MAX_NODES = 8
-"""Of one instance."""
+"""Nodes listed of one instance."""
 MAX_WORDS = 500
 MAX_NAME = 253
 MAX_SELECTOR = 16_384
 """Characters; a job's name has 63 at most."""
 MAX_BYTES = 900 * 1024
-"""The API server takes about 1 MiB per object, and keeps who owns which field in it, too."""
+"""The API server accepts about 1 MiB per object, and also stores the owner of each field in it."""
 _QUIET = frozenset({State.RUNNING, State.FINISHED})
-"""Left out first when not all instances fit."""
+"""States that are left out first when not all instances fit."""
 AVAILABLE, COMPLETE, DEGRADED, RULE_VALID = "Available", "Complete", "Degraded", "RuleValid"
 SCALING_LIMITED = "ScalingLimited"
 RESTING = "Resting"
 JOB_LABEL = "training.kubeflow.org/job-name"
-"""Of every pod of an AscendJob, of ours or of Ascend Operator; the labels of the job itself do not reach its pods."""
+"""Label of every pod of an AscendJob, made by the scaler or by Ascend Operator; pods do not get the job's own
+labels."""
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 class Statement(NamedTuple):
-    """Why something holds of a service, or what has happened to it: a word of our API, and a sentence for people."""
+    """Why a condition holds, or what has happened: a reason word of our API, and a sentence for people."""
 
     reason: str
     message: str
@@ -50,7 +51,7 @@ class Statement(NamedTuple):
 
 def status_of(report: ServiceReport, before: Object, now: str, *, generation: int = 0) -> Object:
     """The next `status`. `before` is the present one ({} for none), `now` a time as Kubernetes writes it, `generation`
-    that of the spec that was decided by.
+    that of the spec that the decision saw.
 
     See docs/reference/status.md and the schema in manifests/base/elasticservices.yaml for every field.
     """
@@ -89,12 +90,12 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
 
 
 def without_jobs(key: ServiceKey, replicas: int) -> ServiceReport:
-    """Of a service without jobs whose ElasticService stays, because its `spec.replicas` is set."""
+    """The report of a service without jobs whose ElasticService stays, because its `spec.replicas` is set."""
     return ServiceReport(Service(key, (), replicas=replicas), Plan(key, -1, {}, complete=False, groups={}, verdicts=()))
 
 
 def _fitting(status: Object, instances: Sequence[Object], left_out: Mapping[str, int]) -> Object:
-    """With as many instances as there is room for, those that need attention first; `left_out` is so already."""
+    """The status with as many instances as fit, those that need attention first; `left_out` is left out in any case."""
     most = min(MAX_INSTANCES, len(instances))
     while True:
         ranked = sorted(range(len(instances)), key=lambda index: (instances[index]["state"] in _QUIET, index))
@@ -134,7 +135,7 @@ def _reason(report: ServiceReport) -> Statement:
 
 
 def _rank(verdict: Verdict, plan: Plan) -> tuple[bool, bool, bool]:
-    """Instances of a group that lacks one go first, and among them those that do not just wait for others."""
+    """Sort key: first instances of a group that lacks one, and among them those that do not only wait for others."""
     group = plan.groups.get(verdict.group or "")
     satisfied = group is None or group.running >= group.target
     return FACTS[verdict.reason].follows, satisfied, verdict.state is State.HELD
@@ -154,12 +155,12 @@ def _ratio(index: int, counts: Mapping[str, int]) -> Object:
 
 
 def _groups_to_show(plan: Plan) -> list[str]:
-    """By name; when there are too many, those that have jobs first."""
+    """Groups by name; if there are too many, those with jobs first."""
     return sorted(sorted(plan.groups, key=lambda name: (not plan.groups[name].live, name))[:MAX_GROUPS])
 
 
 def _group(name: str, plan: Plan) -> Object:
-    """Without `admit` and `revoke`: they say what is about to happen, not what is."""
+    """The counts of a group. `admit` and `revoke` are not shown: they are plans, not the present state."""
     group = plan.groups[name]
     counted = {"target": group.target, "running": group.running, "inFlight": group.in_flight, "held": group.held}
     return {"name": name[:MAX_NAME], **counted, "live": group.live, "paired": group.paired}
@@ -219,7 +220,7 @@ def _conditions(
         RULE_VALID: (rule_is_valid(service), valid),
     }
     if not service.instances:
-        del found[RULE_VALID]  # no rule is read for it
+        del found[RULE_VALID]  # the service names no rule
     known = {was["type"]: was for was in before.get("conditions") or ()}
     shown: list[Object] = []
     for kind, (holds, (reason, message)) in found.items():
@@ -238,7 +239,8 @@ def runs_in_words(current: Object | None) -> str:
 def _degraded(
     report: ServiceReport, current: Object | None, because: Statement, before: Object
 ) -> tuple[bool, Statement]:
-    """Since a ratio that ran is not reached any more, until the service is complete. What is not wanted is not lost."""
+    """True since a ratio that ran is not reached any more, until the service is complete. An instance that is not
+    wanted is not lost."""
     if report.plan.complete or not report.plan.replicas or not report.service.instances:
         return False, because
     was = any(found["type"] == DEGRADED and found["status"] == "True" for found in before.get("conditions") or ())
@@ -265,7 +267,8 @@ def number_in_words(wanted: str) -> str:
 
 
 def scaling_limited(service: Service, plan: Plan) -> tuple[bool, Statement]:
-    """The condition of that name: fewer are wanted than can serve, so that the smallest ratio counts instead."""
+    """The condition ScalingLimited: `spec.replicas` is below the smallest ratio, so the smallest ratio counts
+    instead."""
     said = f"{number_in_words(wanted_of(service))}; {_what_follows(service, plan)}"
     if not service.replicas:
         return False, Statement("NoneWanted", said)
@@ -295,8 +298,8 @@ def _what_follows(service: Service, plan: Plan) -> str:
 
 
 def selector_of(service: Service) -> str:
-    """A label selector of its pods, never empty: an empty one stops every autoscaler. For an object of a user about a
-    service that cannot be it fits no pod."""
+    """A label selector of the pods, never empty: an empty one stops every autoscaler. If a user's object names a
+    service that cannot exist, the selector matches no pod."""
     key = service.key
     job_id = f"{JOB_ID_LABEL}={key.job_id}" if _LABEL_VALUE.fullmatch(key.job_id) else f"!{JOB_ID_LABEL}"
     if service.instances and all(instance.kind == ASCEND_JOBS.kind for instance in service.instances):

@@ -1,6 +1,6 @@
-"""Where every thread and task of this process is: files, lines and functions, never values, so nothing secret.
+"""Writes where every thread and task of this process is: files, lines and functions, never values, so no secrets.
 
-Written to stderr as text, whatever is logged: threads by the interpreter itself, also while the loop stands still.
+Text on stderr, at any log level. The interpreter itself writes the threads, also while the loop is blocked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 STILL = 5.0
-"""Seconds in which the loop did not turn after which all threads are written down."""
+"""Seconds without a turn of the loop after which all threads are written."""
 PERIOD = 1.0
 MOST = 200
 """Different stacks of tasks that are written at most."""
@@ -25,14 +25,14 @@ _log = structlog.get_logger("stacks")
 
 
 def write_on(number: signal.Signals) -> None:
-    """Write down all threads and all tasks of this loop whenever the signal comes; the tasks when the loop turns."""
+    """Write all threads and all tasks of this loop on each signal `number`; the tasks as soon as the loop runs."""
     stream = sys.__stderr__ or sys.stdout
     asyncio.get_running_loop().add_signal_handler(number, lambda: print(tasks(), file=stream, end="", flush=True))
     faulthandler.register(number, file=sys.__stderr__ or 2, all_threads=True, chain=True)
 
 
 async def watch() -> None:
-    """Write down all threads when this loop stands still, and log for how long it did, until cancelled."""
+    """Write all threads while this loop is blocked, and log for how long it was, until cancelled."""
     loop = asyncio.get_running_loop()
     try:
         while True:
@@ -47,7 +47,7 @@ async def watch() -> None:
 
 
 def tasks() -> str:
-    """All tasks of this loop, as text: those that wait at the same place once."""
+    """All tasks of this loop, as text; tasks that wait at the same place are one entry."""
     places = Counter(_place(task) for task in asyncio.all_tasks())
     lines = [f"{count} x {place}" for place, count in places.most_common(MOST)]
     left_out = [f"... and {len(places) - MOST} other places"] if len(places) > MOST else []
@@ -55,7 +55,7 @@ def tasks() -> str:
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """Coroutine by coroutine, from the one that the task was made of to the one that waits."""
+    """Coroutine by coroutine, from the one of the task to the one that waits."""
     calls: list[str] = []
     inner: Any = task.get_coro()
     while inner is not None and len(calls) < _DEEPEST:
@@ -68,5 +68,5 @@ def _place(task: asyncio.Task[Any]) -> str:
 
 
 def _first(of: Any, *names: str) -> Any:
-    """The first of these attributes that it has."""
+    """The first of these attributes that the object has."""
     return next((found for name in names if (found := getattr(of, name, None)) is not None), None)
