@@ -1,1 +1,1 @@
-"""The rule of a service: its document, its meaning and what is wrong with it. No I/O."""
+"""The rule of a service: its document, its meaning and its findings. No I/O."""

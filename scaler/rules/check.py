@@ -1,7 +1,7 @@
-"""Judges the meaning of a decoded rule document: every finding at once, each with its path.
+"""Checks the meaning of a decoded rule document: every finding at once, each with its path.
 
-Works on plain values, so what the controller and what the linter has read are judged by the same code. It must not
-know about text, files or Kubernetes objects.
+The input is plain values, so the same code checks rules in the controller and in the linter. It must not know about
+text, files or Kubernetes objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scaler.rules.shape import LIST, number, shape_findings
 
 
 class _Group(NamedTuple):
-    """A group as far as it can be read."""
+    """A group as far as it is readable."""
 
     path: Path
     num: int | None
@@ -25,7 +25,7 @@ class _Group(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A ratio as far as it can be read. `whole`: nothing in it is unreadable."""
+    """A ratio as far as it is readable. `whole`: all of it is readable."""
 
     path: Path
     server_count: Any
@@ -38,12 +38,12 @@ class _Entry(NamedTuple):
 
     @property
     def zero(self) -> bool:
-        """Whole, and of only zeros."""
+        """Whole, and all its numbers are 0."""
         return self.whole and not any(group.num for group in self.groups.values())
 
 
 def check(value: object) -> tuple[Rule | None, list[Finding]]:
-    """The rule that a decoded document means, None when some finding is an error, and all findings."""
+    """The rule of a decoded document, None when some finding is an error, and all findings."""
     found = list(shape_findings(value))
     version = value.get("version") if isinstance(value, dict) else None
     if isinstance(value, dict) and "version" not in value:
@@ -57,7 +57,7 @@ def check(value: object) -> tuple[Rule | None, list[Finding]]:
     if any(one.level == "error" for one in found):
         return None, found
     ratios: list[Ratio] = []
-    sizes: dict[str, int] = {}  # nearly always all have the same groups, so that one object has the sizes of all
+    sizes: dict[str, int] = {}  # nearly always all ratios have the same groups, and share one object
     for entry in entries:
         own = {name: group.size or 0 for name, group in entry.groups.items()}
         sizes = sizes if sizes == own else own
@@ -67,8 +67,8 @@ def check(value: object) -> tuple[Rule | None, list[Finding]]:
 
 
 def _items(holder: object, name: str) -> Iterator[tuple[int, Any]]:
-    """The elements of the list under `name` with their indices; none where there is no such list. What is too long is
-    a finding of the shape, and its end is not looked at."""
+    """The elements of the list under `name` with their indices; none if there is no such list. Too long a list is a
+    finding of the shape, and its end is not read."""
     listed = holder.get(name) if isinstance(holder, dict) else None
     return enumerate(itertools.islice(listed, MAX_RATIOS)) if isinstance(listed, list) else iter(())
 
@@ -92,7 +92,7 @@ def _entry(path: Path, entry: object, found: list[Finding]) -> _Entry:
 
 
 def _steps(entries: Sequence[_Entry]) -> Iterator[Finding]:
-    """What a ratio has more of than the one before it, and sizes that differ."""
+    """Groups of a ratio with more instances than in the ratio before, and pod numbers that differ."""
     sizes: dict[str, int] = {}
     for before, entry in zip((None, *entries), entries, strict=False):
         for name, (path, num, size) in entry.groups.items():
@@ -123,7 +123,7 @@ def _zeros(entries: Sequence[_Entry]) -> Iterator[Finding]:
 
 
 def _advice(entries: Sequence[_Entry]) -> Iterator[Finding]:
-    """Warnings: what is allowed but hardly meant."""
+    """Warnings: valid, but probably not intended."""
     for before, entry in itertools.pairwise(entries):
         if entry.whole and before.whole and entry.counts == before.counts:
             message = "the same ratio as the one before"

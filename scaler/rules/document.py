@@ -1,8 +1,8 @@
-"""The rule ConfigMap that a user wrote: its document, read into a `Rule` or the findings in it, and its annotations.
+"""The rule ConfigMap of a user: its document, read into a `Rule` or into findings, and its annotations.
 
-`read_rule` is what the controller calls; it takes whatever is there and never raises. What is no JSON ends the reading
-at its first finding; all that is wrong with its meaning is found at once. An annotation that cannot be used gives a
-warning and the default, no error.
+The controller calls `read_rule`, which accepts any content and never raises. Text that is no JSON gives one finding; a
+JSON document gives all findings about its meaning at once. An unusable annotation gives a warning and the default,
+no error.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from scaler.rules.rule import CountsFrom, Rule, RuleOptions, Trade
 from scaler.rules.text import decode, line_starts, offsets, place
 
 MAX_FINDINGS = 100
-"""That a person reads."""
+"""Findings: a person reads no more."""
 REMEMBERED = 16
-"""Documents that need not be judged again."""
+"""Documents whose result is remembered."""
 LONGEST_DELAY = 24 * 3600
 """Seconds."""
 
 
 class RuleReading(msgspec.Struct, frozen=True):
-    """What a rule ConfigMap says. `rule` is None when there is any error; lines count from the value's first line."""
+    """The content of a rule ConfigMap. `rule` is None when there is any error; lines count from the value's first
+    line."""
 
     rule: Rule | None
     options: RuleOptions
@@ -48,13 +49,14 @@ def read_rule(data: Mapping[str, str], binary_keys: Collection[str], annotations
 
 
 def unread(size: int, annotations: Mapping[str, str]) -> RuleReading:
-    """Of a document of so many bytes, which are too many to be kept."""
+    """The reading of a document of `size` bytes, which is too large to be kept."""
     options, odd = read_options(annotations)
     return RuleReading(None, options, (_too_large(size),), tuple(odd))
 
 
 def judge(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
-    """What the bare JSON says: the rule, None when there is any error, and the findings in the order of the text."""
+    """The result of the bare JSON: the rule, None when there is any error, and the findings in the order of the
+    text."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         return None, (_too_large(size),)
@@ -75,7 +77,7 @@ def _too_much(what: str) -> Finding:
 
 @lru_cache(maxsize=REMEMBERED)
 def _judged(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
-    """Once for each text: a change of annotations alone, and one rule that is written many times, cost nothing."""
+    """As `judge`, once per text: a change of annotations only, and a rule that many ConfigMaps have, cost nothing."""
     value, found = decode(text)
     if any(one.start >= 0 for one in found):
         return None, placed(found, text)
@@ -87,7 +89,7 @@ def _judged(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
 
 
 def placed(found: Sequence[Finding], text: str) -> tuple[Finding, ...]:
-    """The findings, which have their offsets in `text`, with their lines and columns."""
+    """The findings, which have offsets in `text`, with their lines and columns."""
     starts = line_starts(text) if found else []
     return tuple(one.at(*place(starts, one.start)) for one in found)
 
@@ -107,13 +109,13 @@ def key_finding(data: Collection[str], binary_keys: Collection[str]) -> Finding:
 
 
 def immutable_finding() -> Finding:
-    """About a ConfigMap that says `immutable: true`."""
+    """The finding about a ConfigMap with `immutable: true`."""
     message = "the rule is immutable: kubectl edit and apply will be refused, only delete and create work"
     return Finding("RuleImmutable", ("immutable",), message, "leave immutable out", "warning")
 
 
 def shortened(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """In the order of the text, no more than a person reads: the first ones, and how many follow."""
+    """The first findings in the order of the text, as many as a person reads, and how many follow."""
     ordered = sorted(found, key=lambda one: one.start)
     rest = ordered[MAX_FINDINGS:]
     if not rest:
@@ -132,7 +134,7 @@ def _integer(text: str) -> int | None:
 
 
 def _duration(text: str) -> float | None:
-    """`1h30m`, `5m`, `300s`, in seconds."""
+    """Seconds of a duration such as `1h30m`, `5m` or `300s`."""
     match = re.fullmatch("(?=.)(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?", text)
     hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (LONGEST_DELAY, 0, 0)
     found = 3600 * hours + 60 * minutes + seconds
@@ -149,11 +151,11 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "preemptable": (_switch, '"true" or "false"'),
     "scale-down-delay": (_duration, 'a duration of at most 24h, for instance "5m"'),
 }
-"""How each annotation is read (None: it cannot be used), and how to put it."""
+"""For each annotation: the function that reads it (None: unusable), and the form of a usable value."""
 
 
 def read_options(annotations: Mapping[str, str]) -> tuple[RuleOptions, list[Finding]]:
-    """The options that annotations on a rule name, and a warning for each that cannot be used."""
+    """The options in the annotations of a rule, and a warning for each unusable annotation."""
     values: dict[str, Any] = {}
     odd: list[Finding] = []
     known = [PREFIX + name for name in _OPTIONS]

@@ -1,4 +1,4 @@
-"""What is wrong, for people and programs. Nothing here knows what a rule is.
+"""Findings: errors and warnings, for people and programs. This module knows nothing of rules.
 
 Codes are stable names, listed in docs/reference/rule.md.
 """
@@ -11,26 +11,26 @@ import msgspec
 
 Level = Literal["error", "warning", "info"]
 Path = tuple[str | int, ...]
-"""Where in a document: member names and array indices from the root."""
+"""The place in a document: member names and array indices from the root."""
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):
-    """One thing that is wrong in a document, a file or a Kubernetes object."""
+    """One error or warning about a document, a file or a Kubernetes object."""
 
     code: str
     path: Path
-    """In the rule document for its own findings, else in the Kubernetes object."""
+    """In the rule document for a finding about the document, else in the Kubernetes object."""
     message: str
     """What was found."""
     hint: str = ""
     """What to write instead; "" when the message says it."""
     level: Level = "error"
     start: int = -1
-    """Offset in the text of the document, -1 until the path has been looked up there."""
+    """Offset in the text of the document, -1 until the path has been looked up in the text."""
     on_key: bool = False
-    """The place is the member's name, not its value."""
+    """The place is the name of the member, not its value."""
     cure: str = ""
-    """What to write there instead, of a text in a manifest, where that is beyond doubt."""
+    """The certain correction of a text in a manifest; "" if it is not certain."""
     line: int = 0
     """Counts from 1, as `column` does, which counts characters; 0 = no place in a text."""
     column: int = 0
@@ -42,12 +42,12 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
         return pointer(self.path)
 
     def at(self, line: int, column: int, file: str = "") -> Self:
-        """The same with its place, in words that any terminal shows."""
+        """The finding with its place, in characters that every terminal shows."""
         message, hint = printable(self.message), printable(self.hint)
         return msgspec.structs.replace(self, message=message, hint=hint, line=line, column=column, file=file)
 
     def __str__(self) -> str:
-        """On one line, as it stands in events, in the status and in what admission answers."""
+        """One line, as in events, in the status and in the answers of admission."""
         place = f"line {self.line}, column {self.column}: " if self.line else ""
         return f"{place}{self.message}{f'; {self.hint}' if self.hint else ''}"
 
@@ -58,12 +58,12 @@ def pointer(path: Path) -> str:
 
 
 def encodable(text: str) -> str:
-    """`text` as it can be written to any UTF-8 stream: lone surrogates escaped."""
+    """`text` for any UTF-8 stream: lone surrogates escaped."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def printable(text: str) -> str:
-    """`text` as it can be written to any UTF-8 stream on one line: lone surrogates and control characters escaped."""
+    """`text` for one line of any UTF-8 stream: lone surrogates and control characters escaped."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in encodable(text)
     )

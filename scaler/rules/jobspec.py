@@ -1,7 +1,7 @@
-"""What keeps pods from being made of an AscendJob: the checks that its spec and labels decide alone. Pure.
+"""Why no pods can be made of an AscendJob: the checks that need only its spec and labels. Pure.
 
-`scaler lint` and the controller call the same function, so a job that lints clean is not refused for its shape. Codes
-are Ascend Operator's reasons. Must not raise on any shape and must not look at rules, queues or nodes.
+`scaler lint` and the controller call the same function, so the controller accepts the shape of every job that lints
+clean. Codes are Ascend Operator's reasons. Must not raise on any shape, and must not look at rules, queues or nodes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _LABELS: Path = ("metadata", "labels")
 
 
 def job_findings(job: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Everything that is wrong, in the order of the object; empty when pods can be made of it."""
+    """All errors, in the order of the object; empty when pods can be made of the job."""
     return (*_head_findings(job), *_replica_findings(at(job, "spec", "replicaSpecs")))
 
 
 def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
-    """Replicas per type (`Master`, `Worker`), leader first; empty unless every number makes sense."""
+    """Replicas per type (`Master`, `Worker`), leader first; empty if any number is invalid."""
     specs = at(job, "spec", "replicaSpecs")
     counts = {name: _replicas(at(specs[name])) for name in (LEADER, WORKER) if name in specs}
     known = {name: count for name, count in counts.items() if count is not None}
@@ -36,7 +36,7 @@ def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _replicas(spec: Mapping[str, Any]) -> int | None:
-    """None when the number is none, or out of bounds."""
+    """The number of replicas; None if there is none, or it is out of bounds."""
     value = spec.get("replicas")
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_PODS:
         return value
@@ -44,7 +44,7 @@ def _replicas(spec: Mapping[str, Any]) -> int | None:
 
 
 def _head_findings(job: Mapping[str, Any]) -> Iterator[Finding]:
-    """Of its labels and its policy."""
+    """Findings about its labels and its policy."""
     labels, policy = at(job, "metadata", "labels"), at(job, "spec").get("successPolicy")
     framework, scale_out = labels.get("framework"), labels.get("scaleout-type")
     if framework != SERVED_FRAMEWORK:
@@ -79,7 +79,7 @@ def _replica_findings(specs: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _role_findings(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
-    """Of the number and the containers of one replica type."""
+    """Findings about the number and the containers of one replica type."""
     path = (*_SPECS, name, "replicas")
     count, written = _replicas(spec), f"{name} has replicas {shown(spec.get('replicas', 1))}"
     if count is None:

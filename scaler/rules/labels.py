@@ -1,6 +1,6 @@
-"""Judges the three labels that say which service, and which group of it, an instance belongs to.
+"""Checks the three labels that name the service and the group of an instance.
 
-One wording for `scaler lint`, for admission and for what runs. It knows labels as a mapping, not what carries them.
+`scaler lint`, admission and the controller use the same messages. The input is a mapping of labels, without its object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEEDED = {
 
 
 def label_findings(labels: Mapping[str, object], what: str) -> Iterator[Finding]:
-    """What is missing of the labels of `what` ("this job"); nothing where neither a rule nor a group is named."""
+    """The missing labels of `what` ("this job"); nothing if neither a rule nor a group is named."""
     if RULE_LABEL not in labels:
         if GROUP_LABEL in labels:
             message = f"{GROUP_LABEL} without {RULE_LABEL}: no rule decides about {what}"
@@ -35,7 +35,7 @@ def label_findings(labels: Mapping[str, object], what: str) -> Iterator[Finding]
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """The one of `known` that `word` was probably meant as; "" when none is near, or two are as near as each other."""
+    """The entry of `known` that `word` most probably means; "" when none is near, or two are equally near."""
     word = word[:63]
     near = difflib.get_close_matches(word, known, n=2, cutoff=0.7)
     ratios = [difflib.SequenceMatcher(None, word, one).ratio() for one in near]
@@ -43,7 +43,7 @@ def nearest(word: str, known: Sequence[str]) -> str:
 
 
 def group_finding(group: str, groups: Sequence[str]) -> Finding | None:
-    """The finding of a group that the rule, which has `groups`, does not know."""
+    """The finding about a group that is not among the `groups` of the rule."""
     if group in groups:
         return None
     names, near = ", ".join(groups), nearest(group, groups)

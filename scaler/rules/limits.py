@@ -1,22 +1,22 @@
-"""How large a rule may be, and what an instance may consist of. One place: linter, JSON schema, webhook and controller.
+"""The limits of a rule and of an instance, in one place for linter, JSON schema, webhook and controller.
 
-One controller reads the rules of all tenants, so each number is far above what a service needs and small enough that a
-rule at every limit is read in less than 100 ms. docs/reference/rule.md says why each is what it is.
+One controller reads the rules of all tenants. Each limit is far above the needs of a service, and small enough that a
+rule at every limit is read in less than 100 ms. docs/reference/rule.md gives the reason for each number.
 """
 
 from __future__ import annotations
 
 MAX_BYTES = 512 * 1024
-"""Of the document."""
+"""Bytes of the document."""
 MAX_PARTS = 16_384
-"""Objects and commas of the document: two groups in each of 1,024 ratios are 11,000. What costs time to read."""
+"""Objects and commas of the document, which take the time to read: two groups in each of 1,024 ratios are 11,000."""
 MAX_RATIOS = 1_024
-"""MindIE's deployer writes one for each number of prefill instances, and takes at most 1,024 of those."""
+"""MindIE's deployer writes one ratio per number of prefill instances, and accepts at most 1,024 of these."""
 MAX_GROUPS = 8
-"""Of one ratio."""
+"""Groups of one ratio."""
 MAX_INSTANCES = 10_000
-"""Of one group."""
+"""Instances of one group."""
 MAX_PODS = 1_000
-"""Of one instance, whatever says how many it has."""
+"""Pods of one instance, from any source of this number."""
 MAX_NAME = 63
 """Characters of a group's name, which is the value of a label."""

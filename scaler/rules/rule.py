@@ -1,4 +1,4 @@
-"""The rule as frozen integers: what the decision reads. Built by rules.document from a valid document only."""
+"""The rule as frozen integers, for the decision. Made by rules.document from a valid document only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 ALL = 1_000_000
-"""The default of `spec.replicas`: as many instances as the rule names."""
+"""The default of `spec.replicas`: all instances of the rule's largest ratio."""
 
 
 class Ratio(msgspec.Struct, frozen=True, gc=False):
@@ -28,7 +28,7 @@ class Ratio(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False):
-    """`ratios[0]` is the largest, the last is the smallest; ratios of only zeros have been dropped. Never empty."""
+    """`ratios[0]` is the largest, the last is the smallest; ratios of only zeros are removed. Never empty."""
 
     ratios: tuple[Ratio, ...]
 
@@ -42,7 +42,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Every group that some ratio names. The largest names them all: a ratio may only lose groups, not add any."""
+        """Every group of any ratio. The largest ratio has them all: each next ratio may have fewer groups, not more."""
         return tuple(self.ratios[0].counts)
 
     def limited(self, replicas: int) -> Rule:
@@ -57,7 +57,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
 
 
 class CountsFrom(StrEnum):
-    """From which state on an instance counts as running (annotation `mind-cluster/counts-from`)."""
+    """The state from which on an instance counts as running (annotation `mind-cluster/counts-from`)."""
 
     BOUND = "bound"
     RUNNING = "running"
@@ -73,7 +73,7 @@ class Trade(StrEnum):
 
 
 class RuleOptions(msgspec.Struct, frozen=True, gc=False):
-    """What the `mind-cluster/` annotations on the rule say; absent or unusable ones have their default."""
+    """The values of the `mind-cluster/` annotations of the rule; the default for absent or unusable ones."""
 
     paused: bool = False
     counts_from: CountsFrom = CountsFrom.RUNNING

@@ -1,6 +1,6 @@
-"""The shape of the rule document: a pydantic model, of which `scaler schema` tells editors, and what is wrong in words.
+"""The shape of the rule document: a pydantic model, from which `scaler schema` makes a JSON schema, and its findings.
 
-Only shape: how ratios must follow from each other is said in rules.check.
+Only the shape: rules.check compares the ratios.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scaler.rules.finding import Finding, Path, shown
 from scaler.rules.limits import MAX_GROUPS, MAX_INSTANCES, MAX_NAME, MAX_PODS, MAX_RATIOS
 
 MOST = 200
-"""Findings of the shape that are put into words."""
+"""Findings of the shape that get a message."""
 LIST = "elastic_scaling_list"
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,4}")
@@ -27,7 +27,7 @@ _EXAMPLES = {
     "group_name": '"group0"', "group_num": '"1"', "server_num_per_group": '"1"', "version": '"1.0"',
     LIST: "[...]", "group_list": "[...]",
 }  # fmt: skip
-"""Each member that means something, and how it can look."""
+"""Each known member, with an example of its value."""
 _MISSING = {LIST: "ListMissing", "group_list": "RatioWithoutGroups"}
 
 
@@ -95,7 +95,7 @@ def shape_errors(value: object) -> list[ErrorDetails]:
 
 
 def shape_findings(value: object) -> Iterator[Finding]:
-    """Where the decoded document has not the shape of the model; errors first."""
+    """Where the shape of the decoded document differs from the model; errors first."""
     errors = sorted(shape_errors(value), key=lambda error: error["type"] == UNKNOWN)
     for error in errors[:MOST]:
         path, kind, found = tuple(error["loc"]), error["type"], error["input"]
@@ -115,7 +115,7 @@ def shape_findings(value: object) -> Iterator[Finding]:
 
 
 def number(text: object) -> int | None:
-    """The number that a member says, None when it does not say one as it should."""
+    """The number in a member; None when it is not written as a number should be."""
     return int(text) if isinstance(text, str) and _NUMBER.fullmatch(text) else None
 
 
@@ -162,7 +162,7 @@ def _wrong_number(field: str, found: object) -> tuple[str, str, str]:
 
 
 def _number_meant(found: object, most: int) -> str:
-    """The spelling that was meant, "" when that is not beyond doubt."""
+    """The probable spelling; "" when it is uncertain."""
     if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= most:
         return str(found)
     if not isinstance(found, str) or len(found) > 20:
@@ -172,7 +172,7 @@ def _number_meant(found: object, most: int) -> str:
 
 
 def _similar(expected: str, present: list[str]) -> str:
-    """The one of `present` that was probably meant as `expected`: other letter case, no underscores, a typo."""
+    """The entry of `present` that probably means `expected`: other letter case, no underscores, a typo."""
     plain = {name.lower().replace("_", "").replace("-", ""): name for name in present[:50] if len(name) < 100}
     close = difflib.get_close_matches(expected.replace("_", ""), plain, n=1, cutoff=0.85)
     return plain[close[0]] if close else ""

@@ -1,7 +1,7 @@
-"""JSON and its text: the value, or what is wrong at which place; and where in the text each value stands.
+"""Reads JSON text: the value, or each finding with its place; and the place of each value in the text.
 
-Reading is strict and ends at the first place that is not JSON. `scaler lint` (tools.linting.jsontext) reads on behind
-such places and offers cures. Never raises.
+Reading is strict and ends at the first place that is not JSON. `scaler lint` (tools.linting.jsontext) continues after
+such a place and offers corrections. Never raises.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scaler.rules.finding import Finding, Path, shown
 
 MAX_DEPTH = 32
 MOST = 200
-"""Findings of the writing of valid JSON that are looked for."""
+"""Findings that are searched for in the text of valid JSON."""
 LONGEST_INTEGER = 4300
 """Digits that Python converts in linear time; a longer whole number is read as a float."""
 
@@ -52,7 +52,7 @@ _MISTAKES = (
     (_COMMA, r'[{["\w]', "MissingComma", "a comma is missing before {found}", "write `,`"),
     ("Expecting value", r"\w", "NotJson", "{found} is not a JSON value", "put it in quotes"),
 )  # fmt: skip
-"""What people write where JSON cannot go on: how the json module calls it, what stands there, code, message, hint."""
+"""Frequent mistakes in JSON: the json module's message, the text at the place, code, message, hint."""
 
 
 def line_starts(text: str) -> list[int]:
@@ -67,7 +67,7 @@ def place(starts: list[int], offset: int) -> tuple[int, int]:
 
 
 class _Doubled(dict[str, Any]):
-    """An object in which names are written twice."""
+    """An object with the same name twice."""
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -75,7 +75,7 @@ class _Doubled(dict[str, Any]):
 
 
 def decode(text: str) -> tuple[Any, list[Finding]]:
-    """The value of a JSON text and what is wrong with its writing; a finding with `start` says that there is none."""
+    """The value of a JSON text and the findings about its text; a finding with `start` means that there is no value."""
     try:
         value = json.loads(
             text,
@@ -94,14 +94,14 @@ def decode(text: str) -> tuple[Any, list[Finding]]:
 
 
 def offsets(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """For each path that exists in the valid JSON `text`: the offset of its value, and of the name before it (the value
-    again where there is none). Members and elements beside the way to these paths are there too."""
+    """For each path that exists in the valid JSON `text`: the offset of its value, and of the name before it (or the
+    value again if there is no name). Members and elements on the way to these paths are included."""
     found: dict[Path, tuple[int, int]] = {}
     parents = {path[:length] for path in paths for length in range(len(path))}
     decoder = json.JSONDecoder(parse_int=str)
 
     def visit(pos: int, path: Path, name: int = -1) -> int:
-        """The end of the value that begins behind `pos`."""
+        """The end of the value that begins after `pos`."""
         pos = _behind_space(text, pos)
         found[path] = pos, name if name >= 0 else pos
         if path not in parents or text[pos] not in "{[":
@@ -138,7 +138,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _findings(value: Any) -> Iterator[Finding]:
-    """What JSON itself allows and a rule does not: names that are written twice, and nesting without end."""
+    """Findings about what JSON allows and a rule does not: the same name twice, and nesting that is too deep."""
     holders: list[tuple[Path, Any]] = [((), value)]
     while holders:
         path, holder = holders.pop()
@@ -158,7 +158,7 @@ def _too_deep(path: Path, start: int = -1) -> Finding:
 
 
 def _not_json(text: str, problem: str, pos: int) -> Finding:
-    """What stands at `pos`, where JSON cannot go on because of `problem`, which is in the words of the json module."""
+    """The finding at `pos`, where JSON cannot go on because of `problem`, which is the message of the json module."""
     expected = _EXPECTED.get(problem, "a value")
     if not text.strip():
         return Finding("NotJson", (), "the document is empty", "write the rule document", start=0)
@@ -167,7 +167,7 @@ def _not_json(text: str, problem: str, pos: int) -> Finding:
         return Finding("NotJson", (), message, "is a bracket not closed?", start=pos)
     comma = text.rfind(",", 0, pos)
     if text[pos] in "}]" and comma >= 0 and not text[comma + 1 : pos].strip():
-        problem, pos = "Illegal trailing comma", comma  # as newer versions of the module have it
+        problem, pos = "Illegal trailing comma", comma  # the message of newer versions of the module
     found, code = shown(text[pos : pos + 21].split("\n", maxsplit=1)[0], 22)[1:-1], ord(text[pos])
     for name, here, kind, message, hint in _MISTAKES:
         if problem.startswith(name) and re.match(here, text[pos : pos + 2]):

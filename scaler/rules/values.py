@@ -1,4 +1,4 @@
-"""Values out of JSON whose shape is not checked: what is of another shape counts as not there. Never raises."""
+"""Values from JSON of unchecked shape: a value of the wrong shape counts as absent. Never raises."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From the objects of each workload kind to what the decision needs, and back. No I/O."""
+"""Translates the objects of each workload kind into the values of the decision, and back. No I/O."""

@@ -1,8 +1,8 @@
-"""AscendJob: what the decision needs of a raw job, whatever its shape, and the instance that it and its pods form.
+"""AscendJob: a job of any shape as a value for the decision, and the instance that the job and its pods form.
 
-Must not raise on any input: a job of a shape that no pods can be made from says so in `Job.faults`. What has no meaning
-in its run policy counts as not said: a limit that is no number limits nothing.
-The objects themselves are made in workloads.ascendjob_objects.
+Must not raise on any input: `Job.faults` lists why no pods can be made from a job. A field of its run policy without a
+meaning counts as absent: a limit that is no number limits nothing.
+The objects of an instance are made in workloads.ascendjob_objects.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, number_in, 
 
 APP_LABEL = "app"
 _HARDWARE = ("huawei.com/schedule_policy", "sp-block", "scaleout-type")
-"""Annotations and labels on which a rank table depends (ranktables/table.py)."""
+"""Annotations and labels that the rank table depends on (ranktables/table.py)."""
 EXIT_CODE = "ExitCode"
-"""A restartPolicy of replicas, not of pods: pods that a signal ended are made anew."""
+"""A restartPolicy of replicas, not of pods: pods that a signal ended are created again."""
 RETRIES_LABEL = "fault-retry-times"
 NOT_FOR_GOOD = "JobValidFailed"
-"""Reason of a Failed condition that Ascend Operator gives to a job it cannot read: mending the job lifts it here."""
+"""Reason of a Failed condition that Ascend Operator gives to an unreadable job; here a corrected job may run again."""
 _LONGEST = 10**9
-"""Seconds, and restarts: more mean the same."""
+"""Seconds, and restarts: larger numbers mean the same."""
 RETRIES, RETRIES_KEY = ("volcano-system", "vcjob-fault-npu-cm"), "remain-retry-times"
 """Namespace, name and key of the ConfigMap in which Volcano's NPU plugin counts the retries that each job has left."""
 
 
 def read_job(obj: Object) -> Job:
-    """Everything that is known from the job alone."""
+    """The job, from its own object alone."""
     meta = at(obj, "metadata")
     labels, moved = at(meta, "labels"), as_text(at(meta, "annotations").get(MOVED_RULE))
-    if moved and RULE_LABEL not in labels:  # where admission has put the name of the rule
+    if moved and RULE_LABEL not in labels:  # admission has moved the name of the rule here
         labels = {RULE_LABEL: moved, **labels}
     name = as_text(meta.get("name"))
     key, label_problem = _service_of(as_text(meta.get("namespace")), labels)
@@ -68,13 +68,13 @@ def read_job(obj: Object) -> Job:
 
 
 def is_foreign(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
-    """Whether an AscendJob is none of ours: not one word on it is about us, and it is no server of MindIE."""
+    """Whether an AscendJob is not ours: it has none of our labels, and is no server of MindIE."""
     server = APP_LABEL in labels and JOB_ID_LABEL in labels
     return not (server or MOVED_RULE in annotations or any(label.startswith(PREFIX) for label in labels))
 
 
 def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, Reason | None]:
-    """The service that the labels name, and what is wrong with them."""
+    """The service that the labels name, and what is wrong with the labels."""
     said = labels_of(labels)
     if RULE_LABEL in labels:
         return ServiceKey(namespace, said.rule, said.job_id), said.problem
@@ -87,13 +87,13 @@ def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, 
 
 
 def read_run_policy(obj: Object) -> RunPolicy:
-    """`finished_at` is 0.0 for a job that has not finished."""
+    """The run policy; `finished_at` is 0.0 for a job that has not finished."""
     meta, status, spec = (at(obj, part) for part in ("metadata", "status", "spec"))
     policy, final = at(spec, "runPolicy"), final_condition(obj)
     rounds, _, uid = as_text(at(meta, "annotations").get(ROUNDS_ANNOTATION)).partition(".")
     retries = min(number_in(as_text(at(meta, "labels").get(RETRIES_LABEL)), largest=10**18), _LONGEST)
     limit = _number(policy.get("backoffLimit"))
-    # Ascend Operator leaves out the completion time of some failures: then it is that of the condition.
+    # Ascend Operator leaves out the completion time of some failures: then the time of the condition counts.
     finished = (status.get("completionTime"), final.get("lastTransitionTime")) if final is not None else ()
     return RunPolicy(
         backoff_limit=(retries if limit is None else limit) or 0,
@@ -114,13 +114,13 @@ def rounds_patch(uid: str, rounds: int) -> dict[str, Any]:
 
 
 def final_condition(obj: Object) -> Mapping[str, Any] | None:
-    """The condition that says that the job has succeeded or failed for good; None while it has not."""
+    """The condition that the job has succeeded or failed for good; None before that."""
     return next((end for end in _ends(obj) if end.get("reason") != NOT_FOR_GOOD), None)
 
 
 def refusal(obj: Object) -> str:
-    """Why Ascend Operator could not read the job, in its own words; "" when it could. The operator looks no more at a
-    job that it has refused, whatever is edited."""
+    """Why Ascend Operator could not read the job, in its own words; "" when it could. After such a failure the operator
+    ignores the job, also after edits."""
     found = next((end for end in _ends(obj) if end.get("reason") == NOT_FOR_GOOD), None)
     return as_text(found.get("message")).rstrip(".") or NOT_FOR_GOOD if found is not None else ""
 
@@ -132,13 +132,14 @@ def _ends(obj: Object) -> Iterator[Mapping[str, Any]]:
 
 
 def has_failed(obj: Object) -> bool:
-    """Whether it has failed for good."""
+    """Whether the job has failed for good."""
     return (final_condition(obj) or {}).get("type") == "Failed"
 
 
 def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
-    """Unset is Running here: a job that has ended holds no NPUs. But what another controller ended, perhaps by mistake,
-    goes on as that one left it. A value that is not known touches as little as possible."""
+    """The cleanPodPolicy. Unset means Running here, so that a finished job holds no NPUs; but a job that another
+    controller finished, perhaps by mistake, keeps what that one left. For an unknown value as little as possible is
+    deleted."""
     if value is None or value == "":
         ours = final is None or final.get("reason") in [ending.value for ending in Ending]
         return CleanPods.RUNNING if ours else CleanPods.NONE

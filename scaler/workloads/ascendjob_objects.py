@@ -2,7 +2,7 @@
 
 Only for a job without faults (`Job.faults`).
 
-Where the result differs from Ascend Operator's on purpose, docs/reference/objects.md lists it with the reason.
+docs/reference/objects.md lists each intended difference from Ascend Operator, with its reason.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ OPERATOR_NAME = "ascendjob-controller"
 """Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write chip annotations."""
 PORT_NAME, PORT = "ascendjob-port", 2222
 NOT_COPIED = (LAST_APPLIED, ROUNDS_ANNOTATION)
-"""Annotations of the job that its PodGroup does not get: kubectl's copy of the whole manifest and our own note."""
+"""Annotations of the job that its PodGroup does not get: kubectl's copy of the whole manifest, and the scaler's
+rounds."""
 
 
 def pod_group(job: Job, obj: Object) -> Object:
     """Volcano's gang for the whole instance. ClusterD and the NPU plugin read its labels, owner and minResources."""
     policy = at(obj, "spec", "runPolicy", "schedulingPolicy")
     replicas, left, first = read_replicas(obj), job.members, []
-    for kind, number in replicas.items():  # the specs of as many pods as must be there, leader first
+    for kind, number in replicas.items():  # the specs of the pods that minMember requires, leader first
         first.append((at(_template(obj, kind), "spec"), min(number, left)))
         left = max(0, left - number)
     spec = {
@@ -73,7 +74,7 @@ def service(job: Job, obj: Object) -> Object:
 def pods(job: Job, obj: Object, clusterd: str) -> dict[str, Object]:
     """All pods of the instance by name. `clusterd` is the address of ClusterD's gRPC service."""
     replicas = read_replicas(obj)
-    # The job's scheduler for all pods; when any template names one of its own, none is changed.
+    # All pods get the job's scheduler; if any template names a scheduler, no pod is changed.
     named = any(at(_template(obj, kind), "spec").get("schedulerName") for kind in replicas)
     scheduler = "" if named else as_text(at(obj, "spec").get("schedulerName")) or "volcano"
     places = [(kind, index) for kind, number in replicas.items() for index in range(number)]
@@ -96,7 +97,7 @@ def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
         POD_GROUP: job.pod_group,
         "volcano.sh/task-spec": kind.lower(),
     }
-    # The replica's own policy wins over the template's; ExitCode is not a pod's policy and means Never.
+    # The policy of the replica overrides that of the template; pods know no ExitCode: they get Never.
     policy = as_text(at(obj, "spec", "replicaSpecs", kind).get("restartPolicy")) or "Never"
     spec = {**template["spec"], "restartPolicy": "Never" if policy == EXIT_CODE else policy}
     spec["containers"] = [_container(container, kind, obj, clusterd) for container in template["spec"]["containers"]]
@@ -107,7 +108,7 @@ def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
 
 
 def _leader_computes(obj: Object) -> bool:
-    """Whether the leader has NPUs of its own: then it has rank 0, and the workers' ranks begin at 1."""
+    """Whether the leader has NPUs: then the leader has rank 0, and the workers' ranks begin at 1."""
     amounts = amounts_of(_ascend(_template(obj, LEADER)))
     return any(name.startswith("huawei.com/") and amount not in (0, "0") for name, amount in amounts.items())
 
@@ -138,7 +139,7 @@ def _leader_ports(container: Mapping[str, Any]) -> list[Object]:
 
 
 def _identity_labels(job: str, kind: str, index: int) -> dict[str, str]:
-    """Under both the kubeflow prefix and none: Volcano's plugin, ClusterD and people's selectors use both."""
+    """Each label with the kubeflow prefix and without: Volcano's plugin, ClusterD and people's selectors use both."""
     pairs = {"job-name": job, "replica-type": kind.lower(), "replica-index": str(index)}
     prefixed = {f"training.kubeflow.org/{key}": value for key, value in pairs.items()}
     operator = {"training.kubeflow.org/operator-name": OPERATOR_NAME, "group-name": "mindxdl.gitee.com"}

@@ -1,4 +1,4 @@
-"""What the annotations of a pod say about its chips, as Volcano's NPU plugin or the device plugin wrote them. Pure."""
+"""The annotations of a pod about its chips, as Volcano's NPU plugin or the device plugin wrote them. Pure."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ SUPER_POD = "super-pod-id"
 
 
 class PodDevices(msgspec.Struct, frozen=True, gc=False):
-    """What a pod's annotations and status say about its chips, as text; "" for what is not there."""
+    """The annotations and status of a pod about its chips, as text; "" for what is absent."""
 
     rank_index: str = ""
     packed: bytes = b""
-    """Its `ip` and `configuration`, as `pack` gives them: the longest texts of a pod, and read once in its life."""
+    """Its `ip` and `configuration`, made by `pack`: the longest texts of a pod, read only once in its life."""
     real: str = ""
     hardware_type: str = ""
     super_pod: str = ""
     separated: bool = False
-    """Labelled `fault-type=Separate`: the fault handling has given this pod up."""
+    """Labelled `fault-type=Separate`: MindCluster's fault handling has given this pod up."""
 
     @property
     def configuration(self) -> str:
-        """The JSON about its chips as it was written."""
+        """The JSON about its chips, as it was written."""
         return self._texts[2]
 
     @property
@@ -50,11 +50,11 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 _CHIPS = ",".join(f'{{"device_id":"{i}","device_ip":"10.0.","super_device_id":"{i}"}}' for i in range(16))
 _HOST = '"pod_name":"-master-0-worker-0","server_id":"192.168.","host_ip":"10.0."'
 _COMMON = f'192.168.\n{{{_HOST},"devices":[{_CHIPS}]}}'.encode()
-"""What most texts have in common, so that it is not kept of each."""
+"""A text that most annotations have in common: with it as zlib dictionary, the common part takes no memory."""
 
 
 def pack(configuration: str, ip: str = "") -> bytes:
-    """As `PodDevices.packed`; an address has no line break."""
+    """The value for `PodDevices.packed`; an address has no line break."""
     if not (configuration or ip):
         return b""
     packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=_COMMON)

@@ -1,10 +1,9 @@
-"""The workload kinds: for each a function from a pod to the instance that it belongs to. Pure, never raises.
+"""The workload kinds: for each a function from a pod to the instance that the pod belongs to. Pure, never raises.
 
-A function gets a pod and returns its instance, None for a pod of another kind. It never looks at anything but the pod:
-what the objects that made it know (how many pods, the newest revision, who comes first) arrives as OwnerFacts.
-A number or word of a shape that was not expected counts as absent: an odd object must not vanish with all that is right
-in it. AscendJobs and Volcano Jobs are not here: those jobs are instances before they have pods
-(workloads/ascendjob.py, workloads/volcanojob.py).
+A function gets a pod and returns its instance, None for a pod of another kind. It reads only the pod: facts of the
+objects that made the pod (number of pods, newest revision, order) arrive as OwnerFacts.
+A number or text of an unexpected shape counts as absent, and all other fields still count. AscendJobs and Volcano Jobs
+are not here: they are instances before they have pods (workloads/ascendjob.py, workloads/volcanojob.py).
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 
 
 def instance_set(pod: LabelledMetadata) -> Membership | None:
-    """MindCluster's Infer Operator: each StatefulSet or Deployment that an InstanceSet made is one instance, whole.
+    """MindCluster's Infer Operator: each StatefulSet or Deployment that an InstanceSet made is one whole instance.
 
-    Volcano makes one PodGroup for each of them, so instances never share one.
+    Volcano makes one PodGroup for each of them, so instances never share a PodGroup.
     """
     if pod.labels.get("infer.huawei.com/ascend-infer-operator") != "true":
         return None
@@ -49,8 +48,9 @@ def instance_set(pod: LabelledMetadata) -> Membership | None:
 
 
 def leader_worker_set(pod: LabelledMetadata) -> Membership | None:
-    """Each group is an instance. Its leader is pod <set>-<group> of the StatefulSet <set>, its workers are made by the
-    StatefulSet <set>-<group>: names and owners are there from the start, its own webhook's labels perhaps later."""
+    """Each group is an instance. Its leader is pod <set>-<group> of the StatefulSet <set>; the StatefulSet
+    <set>-<group> makes its workers. Names and owners exist from the start; LeaderWorkerSet's webhook may add its labels
+    later."""
     lws = pod.labels.get(LWS + "name", "")
     named = pod.name if pod.owner.name == lws else pod.owner.name
     index = named.removeprefix(lws + "-")
@@ -65,34 +65,34 @@ def leader_worker_set(pod: LabelledMetadata) -> Membership | None:
         maker=identity("LeaderWorkerSet", pod.namespace, lws),
         revision=revision,
         described_by=(("LeaderWorkerSet", pod.namespace, lws), ("StatefulSet", pod.namespace, lws)),
-        # Its gang scheduling gives each group a PodGroup of this name. Without, leaders share one, workers another.
+        # The PodGroup of LeaderWorkerSet's gang scheduling; without it all leaders share one, all workers another.
         shares_pod_group=pod.annotations.get(POD_GROUP) != f"{lws}-{index}-{revision}",
     )
 
 
 def storm_service(pod: LabelledMetadata) -> Membership | None:
-    """AIBrix: each replica of a role is an instance, a PodSet where podGroupSize is above 1, else one pod of a RoleSet.
+    """AIBrix: each replica of a role is an instance: a PodSet if podGroupSize is above 1, else one pod of a RoleSet.
 
-    In pool mode (one RoleSet, many replicas of a role) and in replica mode (many RoleSets) alike: a rule counts the
-    instances of all RoleSets together, because all carry the labels of one template.
+    The same in pool mode (one RoleSet, many replicas of a role) and in replica mode (many RoleSets): a rule counts the
+    instances of all RoleSets together, because one template gives all of them its labels.
     """
     storm, role, revision = (pod.labels.get(name, "") for name in (STORM, ROLE, ROLE_HASH))
     maker = identity("StormService", pod.namespace, storm, role) if storm and role else ""
     owner = pod.owner.name
     if pod.owner.is_a("PodSet", AIBRIX):
         return Membership(
-            # Names of PodSets are unique, and in a stateful role the same when they are made anew.
+            # Names of PodSets are unique; in a stateful role a PodSet that is made again has the same name.
             instance=identity("PodSet", pod.namespace, owner),
             name=owner,
             maker=maker,
             revision=revision,
             described_by=(("PodSet", pod.namespace, owner),),
-            # AIBrix's own gang scheduling puts a whole RoleSet into one; Volcano by itself makes one for each PodSet.
+            # AIBrix's gang scheduling makes one PodGroup for a whole RoleSet; Volcano alone makes one for each PodSet.
             shares_pod_group=pod.annotations.get(POD_GROUP, "") == pod.labels.get("roleset-name"),
         )
     if not pod.owner.is_a("RoleSet", AIBRIX):
         return None
-    # In a stateful role a pod has an index, which comes again; a new revision's pod may stand beside the old.
+    # In a stateful role a pod has an index, which is reused; a pod of a new revision may exist beside the old one.
     index = pod.labels.get(ROLE_INDEX, pod.annotations.get(ROLE_INDEX, ""))
     instance = identity("RoleSet", pod.namespace, owner, role, revision, index) if index else pod.uid
     return _single(pod, instance, mortal=not index, maker=maker, revision=revision)
@@ -100,15 +100,15 @@ def storm_service(pod: LabelledMetadata) -> Membership | None:
 
 def role_based_group(pod: LabelledMetadata) -> Membership | None:
     """RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes Deployments,
-    StatefulSets and LeaderWorkerSets, which are known as such.
+    StatefulSets and LeaderWorkerSets, which are found as such.
 
-    Its group gang scheduling starts every pod of every role at once or none: nothing can be held there, which is said
-    (`holding_impossible`) and not worked around.
+    RBG's gang scheduling starts every pod of every role at once or none: no instance can be held. This is reported
+    (`holding_impossible`), with no workaround.
     """
     if not pod.owner.is_a("RoleInstance", RBG):
         return None
     group, role, component, size = (pod.labels.get(f"rbg.{RBG}/{name}", "") for name in _RBG_LABELS)
-    # Leaders, workers and single pods know the size of the whole instance; other components only their own.
+    # Leaders, workers and single pods have the size of the whole instance; other components only their own size.
     knows = component in ("leader", "worker", role)
     return Membership(
         instance=identity("RoleInstance", pod.namespace, pod.owner.name),
@@ -120,7 +120,7 @@ def role_based_group(pod: LabelledMetadata) -> Membership | None:
 
 
 def deployment(pod: LabelledMetadata) -> Membership | None:
-    """Each pod is an instance, and mortal: what comes in its place has another name and is another instance."""
+    """Each pod is an instance, and mortal: the pod that replaces it has another name and is another instance."""
     name = _deployment_of(pod)
     if not name:
         return None
@@ -134,7 +134,7 @@ def replica_set(pod: LabelledMetadata) -> Membership | None:
 
 
 def stateful_set(pod: LabelledMetadata) -> Membership | None:
-    """Each pod is an instance that comes again under its name, unless annotations say that several form one."""
+    """Each pod is an instance that returns under its name, unless annotations say that several pods form one."""
     if not pod.owner.is_a("StatefulSet", APPS):
         return None
     instance = identity("StatefulSet", pod.namespace, pod.owner.name, pod.name)
@@ -150,26 +150,26 @@ KINDS: Mapping[str, Callable[[LabelledMetadata], Membership | None]] = {
     "ReplicaSet": replica_set,
     "StatefulSet": stateful_set,
 }
-"""By the name that status, logs and docs use: the Kubernetes kind of the user's object. Tried in this order, which is
-from the special to the general: an InstanceSet is made of StatefulSets. The first that knows the pod has it."""
+"""By the name in status, logs and docs: the Kubernetes kind of the user's object. Tried in this order, from special to
+general, because an InstanceSet makes StatefulSets. The first function that returns an instance counts."""
 PLAIN = "Pod"
-"""The kind of a pod that none of them knows: it is an instance of its own, which ends with it."""
+"""The kind of a pod of no other kind: the pod is an instance, which ends with the pod."""
 
 
 def membership_of(pod: LabelledMetadata) -> Membership | None:
-    """None for a pod that names no rule. What its annotations say counts before what its kind knows."""
+    """The instance of a pod; None for a pod that names no rule. Annotations of the pod override its kind."""
     if RULE_LABEL not in pod.labels:
         return None
     labels = Labels(*(pod.labels.get(name, "") for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)))
     known = ((kind, found) for kind, of_kind in KINDS.items() if (found := of_kind(pod)) is not None)
     kind, found = next(known, (PLAIN, _single(pod)))
     size, named = number_in(pod.annotations.get(INSTANCE_SIZE, "")), pod.annotations.get(INSTANCE, "")
-    if 0 < len(named) <= LONGEST_NAME:  # of one instance within its service and group
+    if 0 < len(named) <= LONGEST_NAME:  # name of an instance within its service and group
         instance = identity("pods", pod.namespace, labels.job_id, labels.group, named)
         found = msgspec.structs.replace(
             found, instance=instance, name=named, size=size or 1, mortal=False, shares_pod_group=True
         )
-    elif size and found.size != 1:  # a pod that is an instance by itself gets no companions by a size alone
+    elif size and found.size != 1:  # a size alone does not join a pod with others
         found = msgspec.structs.replace(found, size=size)
     return msgspec.structs.replace(
         found,
@@ -181,7 +181,8 @@ def membership_of(pod: LabelledMetadata) -> Membership | None:
 
 
 def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
-    """That a pod counts by itself although something made it, or says otherwise, in words; "" when that is not so."""
+    """A sentence about a pod that counts as an instance although it has an owner, or its annotations differ; "" if
+    not."""
     if (length := len(pod.annotations.get(INSTANCE, ""))) > LONGEST_NAME:
         most = f"{length} characters, more than {LONGEST_NAME}"
         return f"annotation {INSTANCE} of pod {pod.name} has {most}: it does not count"
@@ -195,8 +196,8 @@ def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
 
 
 def holding_impossible(found: Membership, pod_group: str, min_member: int, size: int) -> str:
-    """Why nothing can be held around a pod of an instance of `size` pods, whose PodGroup wants `min_member`, in words;
-    "" when it can. A PodGroup of several instances starts none of them while any is held."""
+    """A sentence about why no instance can be held near a pod of an instance of `size` pods, whose PodGroup needs
+    `min_member`; "" when it can. A PodGroup of several instances starts none of them while any is held."""
     if found.shares_pod_group or not 0 < size < min_member:
         return ""
     return (
@@ -219,13 +220,13 @@ def _single(
 
 
 def _deployment_of(pod: LabelledMetadata) -> str:
-    """The name of its Deployment, by the way Deployments name their ReplicaSets; "" when it has none."""
+    """The name of its Deployment, from the name that Deployments give to their ReplicaSets; "" if there is none."""
     ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
     named = pod.owner.is_a("ReplicaSet", APPS) and len(ending) > 1 and pod.owner.name.endswith(ending)
     return pod.owner.name.removesuffix(ending) if named else ""
 
 
-# What the objects that make pods know
+# Facts from the objects that make pods
 
 
 class _WorkerTemplate(msgspec.Struct, gc=False):
@@ -240,14 +241,14 @@ class _OwnerSpec(msgspec.Struct, rename="camel", gc=False):
 
 
 class OwnerObject(msgspec.Struct, gc=False):
-    """The part of an object that makes pods that the scaler reads."""
+    """The fields that the scaler reads of an object that makes pods."""
 
     metadata: LabelledMetadata
     spec: _OwnerSpec | None = None
 
 
 def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
-    """What `obj`, an object of this Kubernetes kind, says; of an unknown kind only that it exists."""
+    """The facts of `obj`, an object of this Kubernetes kind; of an unknown kind only its existence."""
     meta, spec = obj.metadata, obj.spec or _OwnerSpec()
     created = seconds_of(meta.creation_timestamp)
     maker, revision, rank = _revision(kind, meta, created)
@@ -268,15 +269,15 @@ def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
 
 
 def _revision(kind: str, meta: LabelledMetadata, created: float) -> tuple[str, str, int]:
-    """Maker, revision and rank; empty when the object says nothing of revisions."""
+    """Maker, revision and rank; empty when the object has no revisions."""
     namespace, name, labels, owner = meta.namespace, meta.name, meta.labels, meta.owner
     if kind == "ReplicaSet" and owner.kind == "Deployment" and owner.name:
         rank = number_in(meta.annotations.get("deployment.kubernetes.io/revision", ""), largest=10**9)
         return identity("Deployment", namespace, owner.name), labels.get(TEMPLATE_HASH, ""), rank
-    # The label of the leaders' StatefulSet follows the newest revision at once, before any pod is replaced.
+    # The label of the leaders' StatefulSet changes to the newest revision at once, before any pod is replaced.
     if kind == "StatefulSet" and name and labels.get(LWS + "name") == name:
         return identity("LeaderWorkerSet", namespace, name), labels.get(LWS + "template-revision-hash", ""), 0
-    # Nothing numbers the templates of a role: the PodSet made last has the newest.
+    # Templates of a role have no numbers: the newest PodSet has the newest template.
     if kind == "PodSet" and labels.get(STORM) and labels.get(ROLE):
         maker = identity("StormService", namespace, labels[STORM], labels[ROLE])
         return maker, labels.get(ROLE_HASH, ""), int(created)
@@ -284,7 +285,7 @@ def _revision(kind: str, meta: LabelledMetadata, created: float) -> tuple[str, s
 
 
 def _size(kind: str, labels: Mapping[str, str], spec: _OwnerSpec) -> Any:
-    """Where this kind says how many pods an instance has; None where it does not say it."""
+    """The pods per instance in the spec of this kind; None where the spec has no such number."""
     match kind:
         case "LeaderWorkerSet":
             return spec.leader_worker_template and spec.leader_worker_template.size
@@ -293,6 +294,6 @@ def _size(kind: str, labels: Mapping[str, str], spec: _OwnerSpec) -> Any:
         case "Deployment" | "ReplicaSet":
             return spec.replicas
         case "StatefulSet" if not labels.get(LWS + "name"):
-            # A LeaderWorkerSet's StatefulSets count groups or workers, not the pods of an instance.
+            # The StatefulSets of a LeaderWorkerSet count groups or workers, not the pods of an instance.
             return spec.replicas
     return None

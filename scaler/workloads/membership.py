@@ -1,4 +1,4 @@
-"""Values: where a pod belongs, a job that is one instance, labels, and what owners know of instances."""
+"""Values: the instance of a pod, a job that is one instance, labels, and facts of owners about instances."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_text
 
 MOST_FAULTS = 10
-"""Of a job that are said."""
+"""Faults of a job that are reported."""
 OwnerName = tuple[str, str, str]
-"""Kind, namespace and name of an object that makes pods, or makes their makers."""
+"""Kind, namespace and name of an object that makes pods, or makes the objects that make pods."""
 JOB_KINDS = {"AscendJob": "mindxdl.gitee.com/", "Job": "batch.volcano.sh/"}
-"""Kinds of jobs that are instances by themselves, and how the apiVersion of an owner reference to them begins."""
+"""Kinds of jobs that are instances by themselves, and the start of the apiVersion in an owner reference to them."""
 
 
 class Membership(msgspec.Struct, frozen=True, gc=False):
-    """A pod's instance, as far as the pod itself says: what its kind knows, then what its labels say."""
+    """The instance of a pod, as far as the pod shows: first by its kind, then by its labels."""
 
     instance: str
-    """Identity of the instance within the cluster; the same after its pods were made anew, unless it is mortal."""
+    """Identity of the instance within the cluster; the same after its pods were created again, unless it is mortal."""
     name: str
-    """The instance's name for people, and the second key of the order of admission."""
+    """Name of the instance for people, and the second key of the order of admission."""
     size: int = 0
-    """Pods of the instance; 0 = the objects of `described_by` know."""
+    """Pods of the instance; 0 = only the objects of `described_by` have the number."""
     mortal: bool = False
-    """The instance ends with its pods: what comes instead is another one."""
+    """The instance ends with its pods: pods that come later are another instance."""
     maker: str = ""
-    """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet); "" without any."""
+    """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet); "" if there is
+    none."""
     revision: str = ""
-    """Of the pod's template."""
+    """Revision of the pod's template."""
     described_by: tuple[OwnerName, ...] = ()
-    """The objects that say its size, newest revision and age, the most important first."""
+    """The objects with its size, newest revision and age, the most important first."""
     shares_pod_group: bool = False
-    """Left alone, its pods share a PodGroup with other instances, or are spread over several."""
+    """Without the scaler, its pods share a PodGroup with other instances, or are spread over several PodGroups."""
     kind: str = ""
     key: ServiceKey = ServiceKey("", "", "")
     group: str | None = None
@@ -64,35 +65,35 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     deleting: bool
     finished: bool
     replicas: tuple[tuple[str, int], ...]
-    """How the names of its expected pods begin (`p0-worker-`) and how many there are of each, leader first; empty when
-    its numbers of replicas cannot be read. Not the names themselves: 2 KB of JSON may mean 1,000 pods."""
+    """The start of the names of its expected pods (`p0-worker-`) and the number of each, leader first; empty when its
+    numbers of replicas are invalid. Not the names themselves: 2 KB of JSON may mean 1,000 pods."""
     pod_group: str
     policy: RunPolicy
     members: int = 0
-    """minMember of its PodGroup: the pods that must be there before any of them starts."""
+    """minMember of its PodGroup: the pods that must exist before any of them starts."""
     exit_code_pods: tuple[str, ...] = ()
-    """How the names of pods begin whose replica type has restartPolicy ExitCode."""
+    """The start of the names of pods whose replica type has restartPolicy ExitCode."""
     ending: str = ""
-    """Why it has finished, in the words of its condition; "" when it has not or does not say."""
+    """Why the job has finished, in the words of its condition; "" when it has not, or has no such condition."""
     restart_limit: int | None = None
-    """Restarts after which the controller that makes its pods gives it up; None = never."""
+    """Restarts after which the controller that makes its pods gives the job up; None = never."""
     restarts: int = 0
-    """How many of them are used up, where the job itself says it."""
+    """Restarts used so far, if the job itself has the number."""
     label_problem: Reason | None = None
     mislabelled: str = ""
-    """What is wrong with its labels and what to write, where `key` and `group` are those with which it was admitted."""
+    """What is wrong with its labels, and the remedy, when `key` and `group` are those of its admission instead."""
     faults: tuple[str, ...] = ()
-    """All that keeps pods from being made of it, each as `InvalidReplicaSpec: what was found`; empty when nothing."""
+    """Everything that prevents its pods, each as `InvalidReplicaSpec: what was found`; empty when nothing does."""
     refused: str = ""
-    """Why Ascend Operator could not read it, in its own words; "" when it could."""
+    """Why Ascend Operator could not read the job, in its own words; "" when it could."""
     names_rule: bool = False
-    """The label that names the rule stands on the job itself."""
+    """The job itself has the label that names the rule."""
     hardware: tuple[Any, ...] = ()
-    """What its labels and annotations say of the rank table that its pods need."""
+    """Labels and annotations of the job that its rank table depends on."""
 
     @property
     def pods(self) -> tuple[str, ...]:
-        """The names of its expected pods, made anew; fixed, so creating one twice is harmless."""
+        """The names of its expected pods, made on each call; fixed, so creating a pod twice is harmless."""
         return tuple([f"{start}{index}" for start, number in self.replicas for index in range(number)])
 
     @property
@@ -102,7 +103,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 
 def said_by_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Those fields of a Job that every kind of job says in its metadata."""
+    """The fields of a Job that come from its metadata, for every kind of job."""
     name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
     return {
         "namespace": as_text(meta.get("namespace")),
@@ -116,7 +117,7 @@ def said_by_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Labels(msgspec.Struct, frozen=True, gc=False):
-    """The three labels that say where an instance belongs; "" for one that is missing or empty."""
+    """The three labels that say where an instance belongs; "" for a missing or empty label."""
 
     rule: str = ""
     group: str = ""
@@ -124,7 +125,7 @@ class Labels(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def problem(self) -> Reason | None:
-        """What is wrong with them, on something that names a rule."""
+        """What is wrong with the labels of an object that names a rule."""
         if not self.rule:
             return Reason.RULE_MISSING
         if not self.job_id:
@@ -137,7 +138,7 @@ _shared = sharing(1 << 12)
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
-    """What an object that makes pods, or makes their makers, says of their instances."""
+    """Facts about instances from an object that makes pods, or makes the objects that make pods."""
 
     kind: str
     namespace: str
@@ -146,41 +147,41 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     created: float
     maker: str = ""
-    """Identity as in Membership.maker; "" when it says nothing of revisions."""
+    """Identity as in Membership.maker; "" when the object has no revisions."""
     revision: str = ""
-    """The revision it stands for."""
+    """The revision of this object."""
     rank: int = 0
-    """Of several objects of one maker, the one with the highest rank stands for the newest revision."""
+    """Of several objects of one maker, the one with the highest rank has the newest revision."""
     size: int = 0
-    """Pods of one instance; 0 when it does not say."""
+    """Pods of one instance; 0 when the object has no such number."""
     wanted: int = 0
-    """Instances that it should have, where it is itself a maker; 0 when it does not say."""
+    """Instances that the object should have, if it is a maker itself; 0 when it has no such number."""
     leader_first: bool = False
-    """The other pods of an instance are made only when its leader is ready."""
+    """The other pods of an instance are created only when its leader is ready."""
 
 
 def identity(kind: str, namespace: str, *names: str) -> str:
-    """What kinds and owners call an object, or an instance that has no object, within the cluster."""
+    """The identity, within the cluster, of an object, or of an instance that has no object."""
     return "/".join((kind, namespace, *names))
 
 
 def number_in(text: str, largest: int = MAX_PODS) -> int:
-    """The number of pods that a label or annotation says; 0 when it says nothing usable."""
+    """The number of pods in a label or annotation; 0 when it is no usable number."""
     number = int(text) if len(text) <= len(str(largest)) and text.isdecimal() and text.isascii() else 0
     return number if number <= largest else 0
 
 
 def labels_of(labels: Mapping[str, Any]) -> Labels:
-    """Those of an object."""
+    """The labels of an object."""
     rule, group, job_id = (as_text(labels.get(name)) for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL))
     return _shared(Labels(rule, group, job_id))
 
 
 def as_admitted(found: Membership | Job, then: Labels, *, no_such_rule: bool = False) -> dict[str, Any]:
-    """What an instance whose labels lack something counts as: what they lack is taken from those with which it was
-    admitted. Empty where nothing is lacking, some value is not known at all, or both rule and group were taken off.
+    """The labels that count for an instance whose labels are incomplete: missing ones are taken from its admission.
+    Empty if nothing is missing, if a value is unknown, or if both rule and group were removed.
 
-    `no_such_rule`: there never was a rule of the name that the label has.
+    `no_such_rule`: there never was a rule of the name in the label.
     """
     key, group = found.key, found.group
     lacks = {RULE_LABEL: no_such_rule or not key.rule, JOB_ID_LABEL: not key.job_id, GROUP_LABEL: not group}
@@ -201,6 +202,6 @@ def as_admitted(found: Membership | Job, then: Labels, *, no_such_rule: bool = F
 
 
 def job_uid(owner: Owner) -> str:
-    """The uid of a controller that is a job of ours to know, else ""."""
+    """The uid of a controller that is a job of a known kind, else ""."""
     group = JOB_KINDS.get(owner.kind)
     return owner.uid if group is not None and owner.api_version.startswith(group) else ""

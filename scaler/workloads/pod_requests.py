@@ -1,6 +1,6 @@
-"""Pod requests, read from pod specs and job templates: requests as Kubernetes counts them, and where. Pure.
+"""Pod requests, from pod specs and job templates: amounts as Kubernetes counts them, and allowed nodes. Pure.
 
-Must not raise on any input. Whatever is not understood makes the request `opaque`, which counts as fitting.
+Must not raise on any input. Anything that cannot be interpreted makes the request `opaque`, which counts as fitting.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from scaler.rules.limits import MAX_PODS
 from scaler.rules.values import as_count, as_list, as_text, at
 
 MOST = (1 << 63) - 1
-"""Kubernetes' own bound of a quantity."""
+"""Kubernetes' own limit of a quantity."""
 MOST_RESOURCES, LONGEST_RESOURCE = 64, 317
 """Names of resources in the requests of a pod, and the characters of one: no node has more."""
 LONGEST_QUANTITY = 64
 LONGEST_PLACEMENT = 8 * 1024
 """Characters of selector, affinity, tolerations and volumes, of a job those of all its templates together: beyond that
-nothing is known of where its pods may run, which counts as anywhere."""
+the pods count as allowed on every node."""
 LONGEST_PLAIN = 1024
-"""Characters of requests that are remembered with what they mean; ordinary ones have 100."""
+"""Characters of requests whose result is remembered; ordinary ones have 100."""
 PLACEMENT = ("nodeSelector", "affinity", "tolerations", "volumes", "topologySpreadConstraints")
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _shared = sharing(1024)
@@ -41,26 +41,26 @@ Requests = tuple[tuple[str, int], ...]
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False):
-    """The `resources` of a container or pod. Here as elsewhere null means the same as nothing."""
+    """The `resources` of a container or pod. As elsewhere, null means the same as absent."""
 
     requests: dict[str, Any] | None = None
     limits: dict[str, Any] | None = None
 
     @property
     def amounts(self) -> dict[str, Any]:
-        """Limits stand in for requests that are missing, as the API server fills them in."""
+        """The requests; a missing request is replaced by its limit, as the API server does."""
         return {**(self.limits or {}), **(self.requests or {})}
 
 
 class ContainerResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """The part of a container that its pod's requests depend on."""
+    """The fields of a container that its pod's requests depend on."""
 
     resources: Resources | None = None
     restart_policy: str | None = None
 
 
 class PodResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """The part of a pod's spec that its requests depend on; the cache decodes just this of every pod."""
+    """The fields of a pod's spec that its requests depend on; the cache decodes only these of every pod."""
 
     containers: list[ContainerResources] | None = None
     init_containers: list[ContainerResources] | None = None
@@ -69,13 +69,13 @@ class PodResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 def whole_amounts(amounts: Mapping[str, Any]) -> dict[str, int]:
-    """Quantities by resource as whole numbers, rounded up as Kubernetes does; what is none is left out."""
+    """Quantities by resource as whole numbers, rounded up as Kubernetes does; other values are left out."""
     found = ((name, whole_amount(name, value)) for name, value in amounts.items())
     return {name: amount for name, amount in found if amount is not None}
 
 
 def whole_amount(resource: str, value: Any) -> int | None:
-    """Millicores of cpu, bytes of memory, units of everything else; None when `value` is no quantity."""
+    """Millicores of cpu, bytes of memory, units of other resources; None when `value` is no quantity."""
     if not isinstance(value, str | int | float) or (isinstance(value, str) and len(value) > LONGEST_QUANTITY):
         return None
     return _whole(resource == "cpu", value)
@@ -97,7 +97,7 @@ def requests_of(pod: PodResources) -> Requests:
     Containers and sidecars run together; an ordinary init container runs beside the sidecars before it.
     """
     if not (pod.init_containers or pod.overhead or pod.resources):
-        with suppress(TypeError):  # amounts of a shape that no API server would let pass
+        with suppress(TypeError):  # amounts of a shape that no API server accepts
             resources = [container.resources for container in pod.containers or ()]
             plain = tuple([tuple(one.amounts.items()) if one else () for one in resources])
             if sum([len(name) + len(amount) for amounts in plain for name, amount in amounts]) <= LONGEST_PLAIN:
@@ -107,7 +107,7 @@ def requests_of(pod: PodResources) -> Requests:
 
 @lru_cache(maxsize=1024)
 def _plain(containers: tuple[tuple[tuple[str, Any], ...], ...]) -> Requests:
-    """Of nearly all pods, and so once for each template."""
+    """The requests of a pod with plain containers only, as nearly all are: computed once per template."""
     return _effective(PodResources([ContainerResources(Resources(dict(amounts))) for amounts in containers]))
 
 
@@ -134,7 +134,7 @@ def _amounts(resources: Resources | None) -> Counter[str]:
 
 
 def _some(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """As many as a node may have, those of Kubernetes itself first."""
+    """At most as many resources as a node may have, those of Kubernetes itself first."""
     possible = [(name, amount) for name, amount in amounts.items() if len(name) <= LONGEST_RESOURCE]
     if len(possible) > MOST_RESOURCES:
         possible.sort(key=lambda one: ("/" in one[0], one[0]))
@@ -142,8 +142,8 @@ def _some(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def pod_request_of(spec: Any, *, large: bool = False) -> PodRequest:
-    """The request of a pod with this spec; `spec` is that of a pod or of a template, in any shape. When it is `large`,
-    nothing is read of where it may run."""
+    """The request of a pod with this spec; `spec` is that of a pod or of a template, in any shape. If `large`, all
+    nodes count as allowed."""
     spec = at(spec)
     try:
         found = msgspec.convert(spec, PodResources)
@@ -171,7 +171,7 @@ def volcano_job_requests(obj: Object) -> tuple[PodRequest, ...]:
 
 
 def _for_each_pod(found: Iterable[tuple[Mapping[str, Any], int]]) -> tuple[PodRequest, ...]:
-    """Nothing of an instance of more pods than there may be."""
+    """The requests of all pods; empty for an instance of more pods than the limit."""
     known = [(spec, number) for spec, number in found if number]
     if sum(number for _, number in known) > MAX_PODS:
         return ()
@@ -181,17 +181,17 @@ def _for_each_pod(found: Iterable[tuple[Mapping[str, Any], int]]) -> tuple[PodRe
 
 
 def _size(spec: Mapping[str, Any]) -> int:
-    """Of what says where its pods may run."""
+    """Characters of the fields about allowed nodes."""
     return sum(len(repr(spec[name])) for name in PLACEMENT if name in spec)
 
 
 def amounts_of(container: Mapping[str, Any]) -> dict[str, Any]:
-    """The quantities that a container requests; limits stand in for absent requests."""
+    """The quantities that a container requests; a missing request is replaced by its limit."""
     return {**at(container, "resources", "limits"), **at(container, "resources", "requests")}
 
 
 def amounts_together(specs: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str, str]:
-    """What the containers of so many pods with these specs request together: the minResources of a PodGroup."""
+    """The sum of what the containers of all these pods request: the minResources of a PodGroup."""
     amounts: defaultdict[str, list[Any]] = defaultdict(list)
     for spec, pods in specs:
         for container in as_list(spec.get("containers")):
@@ -220,8 +220,8 @@ def _where(spec: Mapping[str, Any], *, opaque: bool) -> Where:
 
 
 def _affinity(required: Any) -> tuple[tuple[tuple[Requirement, ...], ...], bool]:
-    """The terms, and whether all of them were understood. A term of which nothing is understood matches every node,
-    and so do all terms together then."""
+    """The terms, and whether all of them were understood. A term without any understood part matches every node, and
+    then so do all terms together."""
     terms = at(required).get("nodeSelectorTerms")
     if not isinstance(terms, list):
         return (), required is None
@@ -232,7 +232,7 @@ def _affinity(required: Any) -> tuple[tuple[tuple[Requirement, ...], ...], bool]
 
 
 def _term(term: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], bool]:
-    """The requirements that are understood, and whether that is all. An empty term matches no node."""
+    """The requirements that are understood, and whether these are all. An empty term matches no node."""
     parts = [*as_list(term.get("matchExpressions")), *as_list(term.get("matchFields"))]
     known: list[Requirement] = []
     for part in map(at, parts):
@@ -243,7 +243,7 @@ def _term(term: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], bool]:
 
 
 def _is_opaque(spec: Mapping[str, Any]) -> bool:
-    """Something besides requests, selector, node affinity and tolerations decides where it may run."""
+    """Whether other fields than requests, selector, node affinity and tolerations decide about nodes."""
     affinity = at(spec, "affinity")
     spreads, volumes = (map(at, as_list(spec.get(name))) for name in ("topologySpreadConstraints", "volumes"))
     ports = (at(port) for one in as_list(spec.get("containers")) for port in as_list(at(one).get("ports")))

@@ -1,7 +1,7 @@
 """The PodGroup of one instance whose pods would otherwise share one with other instances. Pure.
 
 Volcano puts the pods of a whole Deployment into one PodGroup, and MindCluster's plugin then starts all of them or none:
-one held pod would keep all others from starting. LeaderWorkerSet's own gang scheduling is the model of what is made.
+one held pod would keep all others from starting. The model is the PodGroup of LeaderWorkerSet's own gang scheduling.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from scaler.workloads.pod_requests import amounts_together
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
-"""How many pods MindCluster's plugin waits for, whatever minMember says; people write a Deployment's replicas there."""
+"""How many pods MindCluster's plugin waits for, whatever minMember says; users set it to a Deployment's replicas."""
 LONGEST_NAME = 200
-"""Characters of an instance's name that its PodGroup's name keeps; 253 are allowed for the whole."""
+"""Characters of an instance's name that its PodGroup's name keeps; the whole name may have 253."""
 _LABELS = (
     "app", "elastic-scheduling", "fault-retry-times", "fault-scheduling", "framework", "grace-over-time",
     "inferserviceid", "jobID", "ome.io/inferenceservice", "pod-rescheduling", "process-recover-enable",
     "ring-controller.atlas", "subHealthyStrategy", "super-pod-affinity", "tor-affinity",
 )  # fmt: skip
-"""What MindCluster's plugin and ClusterD read from a PodGroup's labels."""
+"""Labels of a PodGroup that MindCluster's plugin and ClusterD read."""
 _ANNOTATIONS = ("ra-block", "recover-strategy", "sp-block", "sp-fit", "wait-reschedule-timeout")
 _PREFIXES = ("huawei.com/", "volcano.sh/")
 _OF_THE_POD = re.compile(r"huawei\.com/(Ascend.*|kltDev|pod-status|npu)")
@@ -35,7 +35,8 @@ _OF_THE_POD = re.compile(r"huawei\.com/(Ascend.*|kltDev|pod-status|npu)")
 
 
 def own_pod_group_name(instance: str, uid: str) -> str:
-    """The name of the PodGroup of an instance, whose first pod has this uid: another one each time it starts anew."""
+    """The name of the PodGroup of an instance whose first pod has this uid: a new name each time the instance
+    starts."""
     readable = re.sub(r"[^a-z0-9]+", "-", instance.lower()[:LONGEST_NAME]).strip("-")
     return f"{readable or 'instance'}-{sha256(uid.encode()).hexdigest()[:8]}"
 
@@ -49,9 +50,9 @@ def own_pod_group(
     leader_first: bool = False,
     others: Sequence[tuple[str, str]] = (),
 ) -> Object:
-    """The PodGroup for the `size` pods of an instance. `pod` is the first of them (its leader, where it has one) as the
-    API server gives it; the others are taken to request as much as it does. `others` are names and uids of those that
-    are there already: the PodGroup goes when the last of all these has gone."""
+    """The PodGroup for the `size` pods of an instance. `pod` is the first of them (its leader, if it has one) as the
+    API server returns it; the other pods count as requesting the same. `others` are names and uids of those that exist
+    already: Kubernetes deletes the PodGroup with the last of all these pods."""
     meta, spec = at(pod, "metadata"), at(pod, "spec")
     annotations = at(meta, "annotations")
     members = 1 if leader_first else max(size, 1)
@@ -79,7 +80,7 @@ def own_pod_group(
 
 
 def owner_reference(name: Any, uid: Any, *, first: bool = False) -> Object:
-    """Of a pod. `controller` must be there: MindCluster's plugin reads it without asking whether it is."""
+    """An owner reference to a pod. `controller` must be set: MindCluster's plugin reads it without checking for it."""
     return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": first}
 
 

@@ -1,7 +1,7 @@
-"""Volcano Job: what the decision needs of a raw job, which is one instance and exists before it has pods.
+"""Volcano Job: a job of any shape as a value for the decision; the job is one instance and exists before its pods.
 
-Volcano's job controller makes its pods; here they are only released. Must not raise on any input: what keeps a job
-from being held says so in `Job.faults`.
+Volcano's job controller makes its pods; the scaler only releases them. Must not raise on any input: `Job.faults` lists
+why a job cannot be held.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, said_by_met
 FINAL = ("Completed", "Failed", "Terminated", "Aborted")
 """Values of status.state.phase. An aborted job can be resumed by command; then it has not finished any more."""
 MAX_RETRY = 3
-"""What Volcano's webhook writes where spec.maxRetry is absent or 0."""
+"""The value that Volcano's webhook writes if spec.maxRetry is absent or 0."""
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
 _ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
 _DELETION = ("PodEvicted", "*")
-"""What Volcano calls the deletion of a pod, and the event that means any."""
+"""Volcano's event for the deletion of a pod, and the event that means any."""
 _LABELS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 
 
@@ -39,7 +39,7 @@ class _Task(NamedTuple):
 
 
 def read_volcano_job(obj: Object) -> Job:
-    """Everything that is known from the job alone."""
+    """The job, from its own object alone."""
     meta, spec, status = (at(obj, part) for part in ("metadata", "spec", "status"))
     state = at(status, "state")
     namespace, name = as_text(meta.get("namespace")), as_text(meta.get("name"))
@@ -74,7 +74,7 @@ def read_volcano_job(obj: Object) -> Job:
 
 
 def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
-    """Why it cannot be held as one, in the words of its author's manifest."""
+    """Why the job cannot be held as one instance, in terms of its manifest."""
     pods = sum(task.replicas for task in tasks)
     if pods > MAX_PODS:
         yield f"InvalidReplicas: its tasks have {pods} pods together; an instance has at most {MAX_PODS}"
@@ -93,10 +93,10 @@ def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
 
 
 def _restart_limit(spec: Mapping[str, Any], tasks: Sequence[_Task]) -> int | None:
-    """None when a deleted pod is simply made anew. Volcano gives up at the maxRetry-th restart itself."""
+    """None when a deleted pod is simply created again. Volcano itself gives up at the maxRetry-th restart."""
     of_job = [at(policy) for policy in as_list(spec.get("policies"))]
     actions = set()
-    for task in tasks:  # what the first policy that a pod's deletion meets does, those of its task first
+    for task in tasks:  # the first policy for a deleted pod counts, policies of the task before those of the job
         for policy in (*task.policies, *of_job):
             if any(event in _DELETION for event in (policy.get("event"), *as_list(policy.get("events")))):
                 actions.add(as_text(policy.get("action")))
