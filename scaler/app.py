@@ -1,4 +1,4 @@
-"""Wiring only: given a KubeApi, build everything and run it until cancelled. One TaskGroup owns every task."""
+"""Wiring only: builds all components around a KubeApi and runs them until cancelled. One TaskGroup owns every task."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("app")
 
 OPTIONAL_PATIENCE = 5.0
-"""Seconds that the start waits for what this process may have no right to read."""
+"""Seconds that the start waits for resources that this process may have no right to read."""
 SETTLED = 15.0
-"""Seconds of leadership until it is read which sources of our gate are set up in the cluster."""
+"""Seconds of leadership until the installed sources of our gate are read."""
 FULL_PASS = 600.0
-"""Seconds between two passes over everything, which find what no event has shown."""
+"""Seconds between two passes over everything, which find changes that no event has shown."""
 SHUTDOWN_TIMEOUT = 5.0
-"""Seconds that writes under way have to end after SIGTERM."""
+"""Seconds for writes under way to end after SIGTERM."""
 PULSE = 5.0
 """Seconds between two checks of the decision loop, of the watches, and of the API server's clock."""
 SILENCE = 0.75
-"""Part of `out_of_touch` after which a resource without an event is listed anew, so that it stays in touch."""
+"""Part of `out_of_touch` after which a resource without an event is listed again, so that it stays in touch."""
 
 
 async def run_controller(  # noqa: PLR0913 - wiring, done once in run.py
@@ -75,24 +75,24 @@ async def run_controller(  # noqa: PLR0913 - wiring, done once in run.py
 
 
 class Notes(Protocol):
-    """What mode shadow decides, and where it is kept."""
+    """Receives the decisions of mode shadow, and stores notes about them."""
 
     def saw(self, world: World, decision: Decision, pairs: Pairs) -> Memory:
-        """In place of acting; gives what is to be remembered."""
+        """Called instead of acting; returns the memory for the next decision."""
 
     async def load(self, app: App) -> None:
-        """A term of leadership begins. Raises KubeError."""
+        """Called at the begin of a term of leadership. Raises KubeError."""
 
     async def run(self) -> None:
-        """Keep what is noted, until cancelled."""
+        """Store the notes, until cancelled."""
 
 
 class App:
-    """Everything of one process. Standby replicas keep their caches warm and decide nothing.
+    """All components of one process. Standby replicas keep their caches synced and decide nothing.
 
-    `observer` gets every decision. `seed` makes jitter reproducible; None takes it from the system. `metrics` are those
-    that others write, too. With `apart` the Lease is renewed by a thread over the connection that this makes; without,
-    in this loop and over `api`. `notes` are taken in mode shadow.
+    `observer` gets every decision. `seed` makes jitter reproducible; None takes it from the system. `metrics` is shared
+    with other components. With `apart`, a thread renews the Lease over the connection that `apart` makes; without it,
+    this loop renews the Lease over `api`. `notes` is for mode shadow.
     """
 
     def __init__(  # noqa: PLR0913 - wiring, done once above
@@ -120,8 +120,8 @@ class App:
         self.informers = {**informers(api, self.cache, settings.namespaces, rng, self.home, silence=silence)}
         beside = {DISRUPTION_BUDGETS: self.informers.pop(DISRUPTION_BUDGETS)}
         if settings.mode in (Mode.GATES, Mode.SHADOW):
-            del self.informers[SERVICES]  # the right to them is needed only to make pods
-        self.beside = beside if settings.disruption_budgets and not self._watches else {}  # nothing waits for it
+            del self.informers[SERVICES]  # the right to Services is needed only to make pods
+        self.beside = beside if settings.disruption_budgets and not self._watches else {}  # no start waits for these
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.freshness = Freshness(self.informers, settings.out_of_touch)
         self.alone = Alone(self.cache, self.freshness, settings)
@@ -185,7 +185,8 @@ class App:
         )
 
     def _subscribe(self) -> None:
-        """Subscribers of each change, in this order: what was made of records is forgotten before it is read again."""
+        """Subscribers of each change, in this order: caches made from records are cleared before the records are read
+        again."""
         subscribe = self.changes.subscribe
         subscribe(changes.PodChanged, self.state.on_pod)
         subscribe(changes.NodeChanged, self.state.on_node)
@@ -206,12 +207,12 @@ class App:
             subscribe(changes.BudgetsChanged, self.budgets.on_budgets)
 
     def check_nodes(self) -> None:
-        """Whether they can be read, and so whether services are weighed against each other."""
+        """Set whether nodes are readable, and so whether services are weighed against each other."""
         if self.alone.check():
             self.controller.requeue_all()
 
     async def run(self) -> None:
-        """Sync, become leader, decide. Any task that dies ends all of them."""
+        """Sync, become leader, decide. The end of any task ends all tasks."""
         async with asyncio.TaskGroup() as tasks:
             for informer in (*self.informers.values(), *self.reports, *self.beside.values()):
                 tasks.create_task(informer.run())
@@ -227,12 +228,12 @@ class App:
                 await lead_in_thread(self.election, self._apart, self._work)
 
     async def _synced(self) -> None:
-        """No decision, and so no write, before everything has been listed once."""
+        """Wait for the first list of every resource: no decision, and so no write, before that."""
         for informer in self.informers.values():
             await informer.synced_or_absent.wait()
-        # A little longer for what this process may have no right to read: nodes, of which neither readiness nor room is
-        # known then, ElasticServices, which say how many instances are wanted, and fault reports. An API server that
-        # has just started may say 403 for a moment.
+        # A little longer for resources that this process may have no right to read: nodes (without them neither
+        # readiness nor room is known), ElasticServices (the number of wanted instances), and fault reports. An API
+        # server that has just started may answer 403 for a moment.
         nodes, services = self.informers[NODES], self.informers[ELASTIC_SERVICES]
         with suppress(TimeoutError):
             async with asyncio.timeout(OPTIONAL_PATIENCE):
@@ -255,7 +256,8 @@ class App:
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
     async def _work(self) -> None:
-        """A term of leadership. On cancellation the writes under way may end; what they leave the next leader mends."""
+        """A term of leadership. On cancellation the writes under way may end; the next leader completes what is half
+        done."""
         if not self._watches:
             await self.installs.look()
         if self.notes is not None:
@@ -288,8 +290,9 @@ class App:
                 self.metrics.leader.set(0)
 
     async def _resync(self) -> None:
-        """The safety net: it should never find anything, and counts when it does."""
-        await asyncio.sleep(SETTLED)  # by then a webhook of ours has been trusted for the first time
+        """Read everything again from time to time, against missed events; each difference found is counted as an
+        error."""
+        await asyncio.sleep(SETTLED)  # by then a webhook of ours is trusted for the first time
         while True:
             if not self._watches:
                 await self.gate_setup.look()
@@ -299,7 +302,7 @@ class App:
                 self.budgets.look()
 
     async def _pulse(self) -> None:
-        """Follow what no event shows: watches that fall silent, a decision loop that hangs, clocks."""
+        """Check what no event shows: silent watches, a decision loop that hangs, clocks."""
         loops = 0
         while True:
             if self.controller.running:
@@ -309,7 +312,7 @@ class App:
                 changed, self._in_touch = bool(words) == self._in_touch, not words
                 if changed:
                     _log.warning("out of touch" if words else "in touch again", why=words)
-                if changed or (not words and self.controller.stands_still):  # as of a moment between two pulses, too
+                if changed or (not words and self.controller.stands_still):  # also after a short loss between pulses
                     self.queue.wake()
                 self.metrics.out_of_touch.set(bool(words))
             if self.controller.loops != loops or not (self.queue.has_work and self.controller.running):
@@ -320,7 +323,7 @@ class App:
             await asyncio.sleep(PULSE)
 
     def _problems(self) -> dict[str, str]:
-        """For the readiness probe."""
+        """The problems for the readiness probe."""
         found, lost = dict[str, str](), self.freshness.lost()
         for resource, informer in self.informers.items():
             unlisted = "" if informer.synced_or_absent.is_set() else informer.problem
@@ -328,7 +331,7 @@ class App:
         return found | ({"webhook": self.certificate.problem} if self.certificate is not None else {})
 
     def _follow_clocks(self) -> None:
-        """Times of the API servers are put into the time of this process."""
+        """Convert times of the API servers into the time of this process."""
         if self.clock.adjust():
             skew = self.clock.skew
             _log.info("clock of the API server", ahead=round(skew.least, 1), most=round(skew.most, 1))
@@ -337,7 +340,7 @@ class App:
 
 
 def _certificate(app: App) -> ServerCertificate:
-    """cryptography and aiohttp are imported only where there is a webhook."""
+    """The certificate source. cryptography and aiohttp are imported only with a webhook."""
     from scaler.serve.webhook_certs import certificate_source  # noqa: PLC0415
 
     certificate = certificate_source(app.api, app.clock, app.settings)
@@ -365,8 +368,8 @@ def _election(app: App, rng: random.Random) -> Election:
 
 @asynccontextmanager
 async def _serving(app: App) -> AsyncIterator[None]:
-    """The admission webhook; health, metrics and the last world: unless switched off. Each in a thread of its own, so
-    that a flood of requests takes nothing of the main loop."""
+    """The admission webhook, and the server for health, metrics and the last world, unless switched off. Each runs in a
+    thread of its own, so that a flood of requests does not delay the main loop."""
     async with AsyncExitStack() as stack:
         if app.certificate is not None:
             from scaler.serve.webhook import webhook_server  # noqa: PLC0415 - as `_certificate`
@@ -377,7 +380,7 @@ async def _serving(app: App) -> AsyncIterator[None]:
             webhook = reviewing.served(app.settings.http_host, app.settings.webhook_port, shown)
             await stack.enter_async_context(entered_in_thread("webhook", webhook))
         if app.settings.http_port:
-            from scaler.serve.http import http_server  # noqa: PLC0415 - the simulation does without a server
+            from scaler.serve.http import http_server  # noqa: PLC0415 - the simulation has no server
 
             server = http_server(app.health, app.metrics, lambda: app.controller.world)
             http = server.served(app.settings.http_host, app.settings.http_port)

@@ -1,8 +1,8 @@
-"""The `scaler` command: finds the subcommand, hands it its arguments, turns its end into an exit code.
+"""The `scaler` command: finds the subcommand, passes it the arguments, and returns the exit code.
 
-Every subcommand is a module of `scaler.tools`, except `run`, which is `scaler.run`. Only the one that is named is
-imported, so that `scaler lint` starts fast and a broken dependency of one command cannot take the others down.
-Nothing here may know what a command does.
+Every subcommand is a module of `scaler.tools`, except `run`, which is `scaler.run`. Only the named one is imported, so
+that `scaler lint` starts fast, and a broken dependency of one command does not break the others.
+This module knows nothing of what a command does.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ COMMANDS = (
     "new", "lint", "schema", "plan", "explain", "simulate", "demo", "preflight", "deploy", "status", "why", "ui",
     "takeover", "shadow", "doctor", "drain", "uninstall", "completion", "run",
 )  # fmt: skip
-"""Subcommands in the order in which a new user meets them."""
+"""Subcommands in the order in which a new user needs them."""
 
 INCOMPLETE = "This installation is incomplete; in a clone of the repository, 'make demo' installs what is missing."
 
 COMPLETE = "__complete"
-"""How shells call it (scaler.tools.completion)."""
+"""The subcommand that shells call (scaler.tools.completion)."""
 PLUGIN = "kubectl-scaler"
 """The name under which kubectl finds this program as `kubectl scaler`."""
 COMPLETER = "kubectl_complete-scaler"
-"""The name under which kubectl asks it for completions."""
+"""The name under which kubectl calls this program for completions."""
 DEBUG = "SCALER_DEBUG"
-"""Environment variable: where it is set, an error that no command has foreseen comes with its traceback."""
+"""Environment variable: if set, an unexpected error is printed with its traceback."""
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -44,7 +44,7 @@ EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 class Parser(argparse.ArgumentParser):
-    """Answers a usage error with exit code 2 and the place where the right usage is written."""
+    """Answers a usage error with exit code 2 and a reference to the right usage."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
@@ -59,23 +59,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None and Path(sys.argv[0]).name == COMPLETER:
         arguments.insert(0, COMPLETE)
-    for stream in (sys.stdout, sys.stderr):  # full-width punctuation is printed on terminals of any encoding
+    for stream in (sys.stdout, sys.stderr):  # full-width punctuation has to be printable on terminals of any encoding
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         try:
             code = _dispatch(arguments)
-        except SystemExit as end:  # argparse's way to say that help was printed or the usage is wrong
+        except SystemExit as end:  # argparse ends so after help and after wrong usage
             code = end.code if isinstance(end.code, int) else EXIT_FAILED
-        sys.stdout.flush()  # a reader that has gone must show here, not at interpreter exit
+        sys.stdout.flush()  # a closed pipe must show here, not at interpreter exit
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as error:
         leaf: BaseException = error
-        while isinstance(leaf, BaseExceptionGroup):  # that tasks ended with
+        while isinstance(leaf, BaseExceptionGroup):  # the error of a TaskGroup
             leaf = leaf.exceptions[0]
         if isinstance(leaf, BrokenPipeError):
-            # Stdout points nowhere now, or the interpreter complains about the pipe once more when it flushes at exit.
+            # Stdout becomes /dev/null, or the interpreter reports the broken pipe once more when it flushes at exit.
             with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device, not a path
                 os.dup2(nowhere.fileno(), sys.stdout.fileno())
             return EXIT_BROKEN_PIPE
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _program() -> str:
-    """As it was called."""
+    """The name by which the program was called."""
     return "kubectl scaler" if Path(sys.argv[0]).name == PLUGIN else "scaler"
 
 
@@ -123,7 +123,7 @@ def _load(name: str) -> Any:
 
 
 def _top_level(arguments: list[str]) -> int:
-    """Answer everything that names no command: help, version, nothing, a misspelling."""
+    """Handle arguments that name no command: help, version, nothing, a misspelling."""
     overview = ""
     if {"-h", "--help"} & set(arguments):
         lines = [f"  {name:<10} {_summary(name)}" for name in COMMANDS]

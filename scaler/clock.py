@@ -1,11 +1,11 @@
-"""Time, injected. Three clocks, each for what it can be trusted with (docs/explanation/time.md):
+"""Time, injected. Three clocks, each with its own use (docs/explanation/time.md):
 
-* the loop's (`now`): never steps. Everything that lasts: turns, backoff, deadlines of requests, the Lease.
-* the API servers' (`Skew`, `timestamp`): what times in objects are compared with, and what we write into them.
-* the machine's wall clock: `now` starts from it, log lines show it. Nothing is decided by it once an API server
+* the loop's (`now`): never steps. For all durations: turns, backoff, deadlines of requests, the Lease.
+* the API servers' (`Skew`, `timestamp`): times in objects are compared with it, and times that the scaler writes.
+* the machine's wall clock: the start of `now`, and the times in log lines. It decides nothing once an API server
   has answered.
 
-In virtual time all of them move together, so nothing in the controller ever reads the machine's clock.
+In virtual time all three go on together: no component of the controller reads the machine's clock directly.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from datetime import UTC, datetime
 import msgspec
 
 PRECISION = 2.0
-"""Seconds: a smaller difference is none. An answer tells whole seconds, and little when it took another one."""
+"""Seconds: a smaller difference counts as none. A Date header has whole seconds, and is less exact in a slow answer."""
 BELIEVED_FOR = 3600.0
-"""Seconds for which what an API server said counts at least; it counts twice as long at most."""
+"""Seconds for which the time of an API server counts at least; it counts twice as long at most."""
 REMEMBERED = 8
-"""Steps forwards of the API servers' clocks that are remembered."""
+"""Forward steps of the API servers' clocks that are remembered."""
 _FIRST, _LAST = 1e9, 2.0**33
-"""Seconds since the epoch, 2001 and 2242: what lies outside is of a clock that was never set."""
+"""Seconds since the epoch, 2001 and 2242: a time outside is from a clock that was never set."""
 
 
 class Skew(msgspec.Struct, frozen=True):
     """How far the clocks of the API servers are ahead of ours, in seconds: `least` and `most`, because they may differ.
 
-    So a time in an object may mean any moment from `earliest` to `latest`, as `Clock.now` counts. What must not come
-    too soon is counted from the latest, what must not last too long from the earliest: one wrong clock among several
-    makes nothing end early. What stands for no time (0.0 and less) stays.
+    So a time in an object may mean any moment from `earliest` to `latest`, in the time of `Clock.now`. A limit that
+    must not end too early counts from the latest, one that must not last too long from the earliest: one wrong clock
+    among several ends nothing early. Values that mean "no time" (0.0 and less) stay.
     """
 
     least: float = 0.0
     most: float = 0.0
     before: tuple[tuple[float, float], ...] = ()
-    """Until which moment `least` was what: a time that was written before all clocks were set forward is read with the
-    clocks that it was written by."""
+    """(moment, `least` until then): a time that was written before all clocks were set forward is converted with the
+    value of that time."""
 
     def latest(self, stamp: float) -> float:
         """The latest moment that `stamp` may mean."""
@@ -51,28 +51,28 @@ class Skew(msgspec.Struct, frozen=True):
         return stamp - self.most if stamp > 0 else stamp
 
     def stamp(self, moment: float) -> float:
-        """The time in an object of which `moment` is the earliest."""
+        """The time in an object whose earliest moment is `moment`."""
         return moment + self.most if moment > 0 else moment
 
 
 class Clock:
-    """`offset` is wall time minus loop time, in seconds; the only place that a wall clock enters the process."""
+    """`offset` is wall time minus loop time, in seconds; the wall clock enters the process only here."""
 
     def __init__(self, offset: float) -> None:
         self._offset = offset
         self._spans: list[tuple[float, Skew]] = []
-        """When it began, and what was seen since: the present span and the one before it."""
+        """Start and observed skew of the present span and of the one before it."""
         self.skew = Skew()
         """As of the last `adjust`."""
         self._adjusted = False
 
     def now(self) -> float:
-        """Seconds since the epoch as they were when this process started, and what has passed since: never steps."""
+        """Seconds since the epoch at the start of this process, plus the time since then: never steps."""
         return self._offset + asyncio.get_running_loop().time()
 
     def saw(self, date: float, took: float) -> None:
-        """An API server has just answered that it is `date`, `took` seconds after it was asked. A slow answer is better
-        than none, and is off by that much at most."""
+        """Note the time `date` of an answer of an API server, `took` seconds after the request. A slow answer is better
+        than none: its error is at most `took`."""
         if (took > PRECISION / 2 and self._spans) or not _FIRST < date < _LAST:
             return
         now = self.now()
@@ -84,7 +84,7 @@ class Clock:
         self._spans[0] = began, Skew(min(seen.least, ahead), max(seen.most, ahead))
 
     def adjust(self) -> bool:
-        """Go by what has been seen; True when times in objects mean other moments now than before."""
+        """Use the observed skew; True when times in objects now mean other moments than before."""
         if not self._spans:
             return False
         least = min(seen.least for _, seen in self._spans)
@@ -98,12 +98,12 @@ class Clock:
         return True
 
     def server(self) -> float:
-        """Now as the API servers count, for what is written into objects. Where they differ, the middle one of the one
-        furthest behind, the one furthest ahead and this machine's own: no single wrong clock gets anywhere."""
+        """Now by the API servers' clocks, for times in objects. If the clocks differ: the middle one of the slowest,
+        the fastest and this machine's own clock, so that no single wrong clock decides."""
         return self.now() + sorted((self.skew.least, 0.0, self.skew.most))[1]
 
     def timestamp(self) -> str:
-        """Now as Kubernetes writes it into an object, whole seconds: 2026-11-21T07:36:00Z."""
+        """Now as Kubernetes writes a time into an object, whole seconds: 2026-11-21T07:36:00Z."""
         return rfc3339(self.server())
 
     def micro_timestamp(self) -> str:
@@ -112,7 +112,7 @@ class Clock:
 
 
 class SteadyLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time goes on while the machine is suspended: when it wakes, Leases have run out, and requests
+    """An event loop whose time goes on while the machine is suspended: after that, Leases have run out, and requests
     and watches without an answer end."""
 
     def time(self) -> float:
@@ -121,7 +121,7 @@ class SteadyLoop(asyncio.SelectorEventLoop):
 
 
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""CLOCK_MONOTONIC stands still in a suspended machine. Only Linux has the other one."""
+"""CLOCK_MONOTONIC stops in a suspended machine. CLOCK_BOOTTIME exists only on Linux."""
 
 
 def rfc3339(seconds: float) -> str:
@@ -148,9 +148,10 @@ SLICE = 0.01
 
 
 class Slices:
-    """For a task with much to do in one go: gives the loop a turn whenever it has taken `SLICE` seconds since the last.
+    """For a task with much work: lets the loop run other tasks whenever `SLICE` seconds have passed since the last
+    time.
 
-    In virtual time none passes, so that a history does not depend on how fast the machine is.
+    In virtual time no time passes here, so a history does not depend on the speed of the machine.
     """
 
     def __init__(self) -> None:
@@ -158,7 +159,7 @@ class Slices:
         self._began = self._loop.time()
 
     async def end(self) -> None:
-        """To be awaited between any two pieces of work."""
+        """To be awaited between two pieces of work."""
         if self._loop.time() - self._began >= SLICE:
             await asyncio.sleep(0)
             self._began = self._loop.time()

@@ -1,9 +1,9 @@
-"""The decision loop: one pass takes in what has changed, decides about all services, then acts and reports.
+"""The decision loop: one pass takes in all changes, decides about all services, then acts and reports.
 
     changes -> world -> decide -> act, report
 
-Deciding is serial and synchronous, so services cannot race each other; acting runs in parallel, one actuation per
-service at a time. While its writes are under way a service is decided about as it will be, and nothing is done to it.
+Decisions are serial and synchronous, so services cannot race each other. Actions run in parallel, at most one plan per
+service at a time. While its writes are under way, a service is decided as it will be, and gets no other action.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from scaler.workloads.membership import JOB_KINDS
 _log = structlog.get_logger(__name__)
 
 PATIENCE = 300.0
-"""Seconds after which a service known from pods alone is forgotten; its last valid rule goes with it."""
+"""Seconds after which a service known only from pods is forgotten without pods; its last valid rule is deleted too."""
 WORDS_PATIENCE = 10.0
-"""Seconds until other words alone are reported: what is free may change many times a second, and every waiting service
-says how much there is."""
+"""Seconds until a change of words alone is reported: free room may change many times a second, and every waiting
+service states how much there is."""
 PAUSE, LONGEST_PAUSE = 3.0, 0.03
-"""The pause after a pass, in times of what it took, and the longest in seconds: under many events passes take a quarter
-of a core, as long as they are short."""
+"""The pause after a pass, as a multiple of its duration, and the longest pause in seconds: under many events, passes
+take a quarter of a core, as long as they are short."""
 SOONEST = 0.001
-"""Seconds until the decision is made again at the earliest, however soon time may change it."""
+"""Least seconds until the next decision, however soon time alone may change the decision."""
 
 Pairs = list[tuple[Service, Plan]]
 Observer = Callable[[World, Decision], None]
-"""Called with everything that was decided, after every pass and before anything of it is acted on."""
+"""Called with every decision, after every pass and before any action."""
 Instead = Callable[[World, Decision, Pairs], Memory]
-"""Called where nothing is acted on, with the plans that are other than before; gives what is remembered."""
+"""Called instead of acting, with the changed plans; returns the memory for the next decision."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Controller:
-    """Owns the loop, the memory and the actuations. Everything else is given."""
+    """Owns the loop, the memory and the running actions. All other components are given."""
 
     state: ClusterState
     services: WorldBuilder
@@ -78,33 +78,33 @@ class Controller:
         self._memory = Memory()
         self._memo = Memo()
         self._failures = 0
-        """Decisions in a row that failed for a fault of ours."""
+        """Failed decisions in a row, each because of a bug."""
         self._unreported: set[ServiceKey] = set()
-        """Services that were read anew and not reported since."""
+        """Services that were read again and not reported since."""
         self._decided: tuple[tuple[Service, ...], tuple[Plan, ...]] = ((), ())
         self._waiting: set[ServiceKey] = set()
-        """Services of which something waits for room."""
+        """Services with something that waits for room."""
         self._waits_for_room = False
-        """Whether more room would change what is done, as of the last decision."""
+        """Whether more room would change an action, as of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
         self._acting: ModeInForce | None = None
-        """None while something that is decided on is not seen: nothing is decided then."""
+        """None while a resource that decisions need is not seen: then there are no decisions."""
         self.loops = 0
-        """How many passes of the loop have begun."""
+        """Number of passes that have begun."""
         self._loop: asyncio.Task[None] | None = None
         self._began = 0.0
         """Loop time at which this replica began to decide."""
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
         self.world: World | None = None
-        """What was decided on last, for `scaler explain`."""
+        """The input of the last decision, for `scaler explain`."""
 
     async def run(self) -> None:
-        """Decide until `stop`; then let the writes under way end. The caches must be synced."""
+        """Decide until `stop`; then wait for the writes under way. The caches must be synced."""
         self._acting = self.mode()
         self._began = asyncio.get_running_loop().time()
         self.requeue_all()
-        await asyncio.sleep(0)  # of ten thousand services each step takes tens of milliseconds
+        await asyncio.sleep(0)  # with ten thousand services each step takes tens of milliseconds
         if self._acting is not ModeInForce.STANDS_BACK:
             self.reporter.clean_up(self.state)
         async with asyncio.TaskGroup() as acting:
@@ -112,16 +112,16 @@ class Controller:
 
     @property
     def running(self) -> bool:
-        """Whether the loop has been started and not ended."""
+        """Whether the loop has been started and has not ended."""
         return self._loop is not None and not self._loop.done()
 
     @property
     def stands_still(self) -> bool:
-        """Whether nothing is decided because something was not seen when it looked last."""
+        """Whether there are no decisions because something was not seen at the last check."""
         return self.running and self._acting is None
 
     def stop(self) -> None:
-        """No decision after this one."""
+        """No decision after the present one."""
         if self._loop is not None:
             self._loop.cancel()
 
@@ -132,9 +132,9 @@ class Controller:
             unseen = self.unseen()
             before, self._acting = self._acting, None if unseen else self.mode()
             if self._acting is not before:
-                self.requeue_all()  # another controller makes the pods now: jobs and pods mean something else
+                self.requeue_all()  # another controller makes the pods now, so jobs and pods have another meaning
             elif self._acting is None:
-                # What was decided last about these services is reported, and why nothing is decided now.
+                # The last plans of these services are reported, and why there are no decisions now.
                 changed = set(keys)
                 pairs = [pair for pair in zip(*self._decided, strict=True) if pair[0].key in changed]
                 await self._hand_over(pairs, self.world.alone if self.world is not None else "", out_of_touch=unseen)
@@ -147,18 +147,19 @@ class Controller:
                 self.queue.done(key)
 
     async def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
-        """Decide about all services; gives the seconds that it took. Reading and reporting let the loop turn."""
+        """Decide about all services; returns the seconds that it took. Reading and reporting let the loop run other
+        tasks."""
         started = asyncio.get_running_loop().time()
-        # 1. what has happened, in one value
+        # 1. the input, as one value
         await self._read_services(keys)
         world = self.world = self.services.world(self.clock.now(), self._memory)
-        # 2. what is to be done about all services
+        # 2. the decision about all services
         decision = self._decide(world)
         decided, acted_on = asyncio.get_running_loop().time(), set[ServiceKey]()
         if decision is not None:
             if self.observer is not None:
                 self.observer(world, decision)
-            # 3. act, then report: a report may wait for a millisecond, an instance should not
+            # 3. act, then report: instances go first, a report may wait for a millisecond
             pairs = self._changed_pairs(world, decision)
             self._memory = self.instead(world, decision, pairs) if self.instead else decision.memory
             acted_on = await self._act_on(world, pairs, acting, started)
@@ -172,11 +173,11 @@ class Controller:
         self.metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
         return ended - started
 
-    # 1. what has happened
+    # 1. the input
 
     async def _read_services(self, keys: Sequence[ServiceKey]) -> None:
-        """Read every service whose own writes have come back."""
-        await asyncio.sleep(0)  # to take them from the queue took its time
+        """Read every service whose own writes have all been seen."""
+        await asyncio.sleep(0)  # taking the services from the queue took time
         slices = Slices()
         for key in keys:
             await slices.end()
@@ -192,7 +193,7 @@ class Controller:
 
     @contextmanager
     def _retried(self, failure: str, key: ServiceKey) -> Iterator[None]:
-        """A fault of ours about one service, while it is handled, is logged and tried again with growing pauses."""
+        """An error in the handling of one service, always a bug, is logged and retried with growing pauses."""
         try:
             yield
         except Exception:
@@ -202,7 +203,7 @@ class Controller:
             self.queue.add_after_backoff(key)
 
     def _leave(self, key: ServiceKey) -> None:
-        """A service without jobs is gone. One known from its pods alone may have lost them all for a moment."""
+        """Forget a service without jobs; later, if it was known only from pods: they may be gone for a moment only."""
         now = asyncio.get_running_loop().time()
         last = self.services.get(key)
         from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
@@ -222,14 +223,14 @@ class Controller:
             self.reporter.rule_gone(RuleKey(key.namespace, key.rule))
 
     def requeue_all(self) -> None:
-        """Look at every service again."""
+        """Queue every service."""
         for key in {*self._cache.service_keys(), *self.services.keys()}:
             self.queue.add(key)
 
-    # 2. what is to be done
+    # 2. the decision
 
     def _decide(self, world: World) -> Decision | None:
-        """A fault of ours is logged and tried again with growing pauses; /snapshots/world has what it was about."""
+        """The decision; a bug in it is logged and retried with growing pauses; /snapshots/world has its input."""
         try:
             with no_collection():
                 decision = decide(world, self._memo)
@@ -239,7 +240,7 @@ class Controller:
             self.metrics.decisions_failed.inc()
             self._memo = Memo()
             nodes = len(world.nodes.nodes) if world.nodes is not None else 0
-            # Not as an exception: with the locals of every frame a world of thousands would take seconds to print.
+            # Not as an exception: with the locals of every frame, printing a world of thousands takes seconds.
             of = {"services": len(world.services), "nodes": nodes}
             _log.error("decision failed", **of, tried_again_after=delay, traceback=traceback.format_exc())
             asyncio.get_running_loop().call_later(delay, self.queue.wake)
@@ -248,35 +249,36 @@ class Controller:
         return decision
 
     def _recheck(self, moment: float) -> None:
-        """Decide again at this time; 0.0 = only when something happens."""
+        """Decide again at this time; 0.0 = only after an event."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if moment:
-            soonest = 1.0 if self._acting is ModeInForce.WATCHES else SOONEST  # what is not done may be due for ever
+            soonest = 1.0 if self._acting is ModeInForce.WATCHES else SOONEST  # an action that is not done stays due
             delay = max(soonest, moment - self.clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self.queue.wake)
 
     def on_service(self, change: InstanceChanged | RuleChanged) -> None:
-        """Look at the service again."""
+        """Queue the service."""
         if change.service is not None:
             self.queue.add(change.service)
 
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
-        """The number of instances in its spec may have changed; it counts where the service has any."""
+        """Queue the service: the number of instances in its spec may have changed. It counts if the service has
+        instances."""
         if self._cache.has_instances(change.service):
             self.queue.add(change.service)
 
     def on_room(self, _change: RoomChanged) -> None:
-        """Of interest as long as some service waits for room."""
+        """Decide again if some service waits for room."""
         if self._waits_for_room:
             self.queue.wake()
 
     # 3. act
 
     def _changed_pairs(self, world: World, decision: Decision) -> Pairs:
-        """Services and their plans, where either is another object than after the last pass or something happened:
-        ten thousand that are as they were cost nothing."""
+        """Services and their plans, if either is another object than after the last pass, or an event came: ten
+        thousand unchanged ones cost nothing."""
         before, self._decided = self._decided, (world.services, decision.plans)
         services, plans = world.services, decision.plans
         if len(before[0]) != len(services):
@@ -286,10 +288,10 @@ class Controller:
         return [(services[at], plans[at]) for at in sorted(fresh.union(compress(count(), others)))]
 
     async def _act_on(self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
-        """Begin every plan; gives the services that are acted on from now on."""
+        """Begin the actions of every plan; returns the services with running actions."""
         begun, slices = set(), Slices()
         for service, plan in pairs:
-            await slices.end()  # those that have begun take their first steps
+            await slices.end()  # the actions that have begun run their first steps
             if service.assumed:
                 continue
             if plan.actions and self._acting is not ModeInForce.WATCHES:
@@ -305,7 +307,7 @@ class Controller:
         return begun
 
     async def _act(self, world: World, plan: Plan, since: float) -> None:
-        """Perform one plan, remember what was refused, and log it with its outcome."""
+        """Perform one plan, note its refusals, and log it with its outcome."""
         key = plan.key
         with self._retried("plan failed", key):
             outcomes = await self.executor.perform(plan)
@@ -319,7 +321,7 @@ class Controller:
                 self._memory = refuse(self._memory, key, outcome.uid, outcome.refused, now=now, generation=generation)
             settled = self.expectations.settled(key)
             if failed or (settled and not (refused or self.queue.is_dirty(key))):
-                # Nothing else would bring back what had no effect.
+                # No event would bring back a service whose action had no effect.
                 self.services.retry(key, settled=settled)
                 self.queue.add_after_backoff(key)
             elif refused:
@@ -331,7 +333,7 @@ class Controller:
     # 4. report
 
     async def _report(self, world: World, decision: Decision, pairs: Pairs) -> None:
-        """Services that were read anew, and those whose report differs now."""
+        """Report services that were read again, and those whose report differs."""
         due: Pairs = []
         later = asyncio.get_running_loop().time() + WORDS_PATIENCE
         for service, plan in pairs:
@@ -363,7 +365,8 @@ class Controller:
         await self.reporter.note(reports)
 
     async def resync(self) -> None:
-        """Read every service that is at rest anew, from the records alone; what is found was a missed event."""
+        """Read every service without pending writes again, from the records alone; each difference means a missed
+        event."""
         self.state.instances.forget_all()
         if self._acting in (None, ModeInForce.STANDS_BACK):
             return

@@ -1,14 +1,14 @@
 """Leadership by a Lease: at most one replica may send writes, and a standby takes over fast.
 
-Only the loop's time decides, measured locally: timestamps in the Lease are for people. A leader may send until
-`deadline()`, counted from before its last successful renewal was sent. A candidate waits for a whole lease from when
-it saw the last change, also when the Lease is missing or was emptied by hand, because its holder may not know yet;
-only a holder that released it, after its work had ended, is not waited for. Each write has the resourceVersion seen
-as its precondition. Nothing but the Lease is written here.
+Only the loop's time counts, measured locally: timestamps in the Lease are for people. A leader may send until
+`deadline()`, counted from before its last successful renewal was sent. A candidate waits for a whole lease duration
+after the last change that it saw, also if the Lease is missing or was emptied by hand, because the holder may not know
+yet. There is no wait only after a holder that released the Lease when its work had ended. The precondition of each
+write is the resourceVersion that was seen. Only the Lease is written here.
 
-A leader that is out of touch with what it decides on says so in the Lease that it renews anyway. A candidate that is in
-touch since then answers, once, in the Lease too; then the leader releases it. Without an answer the leader stays. A
-candidate that is out of touch takes no Lease.
+A leader that is out of touch with the resources of its decisions writes that into the Lease when it renews it. A
+candidate that has been in touch since then answers, once, also in the Lease; then the leader releases it. Without an
+answer the leader stays. A candidate that is out of touch takes no Lease.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from scaler.kube.metadata import version_of
 from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
 
 LONGEST_LEASE = 60.0
-"""Seconds: a longer leaseDurationSeconds in a Lease that was edited is not used."""
+"""Seconds: a longer leaseDurationSeconds, edited by hand, is not used."""
 RELEASE_TIMEOUT = 2.0
 JITTER = 1.2
 _RENEW_TRIES = 3
 _UNSEEN = object()
 _NOTES = dict.fromkeys((RELEASED_BY, BLIND_SINCE, SEEN_BY))
-"""Our annotations; None = without it."""
+"""Our annotations; None = removed."""
 
 _log = structlog.get_logger(__name__)
 
 
-class LeadershipLost(Exception):  # noqa: N818 - nothing is wrong with the code: another leads, or no renewal came through
-    """The process has to end: from here on another replica may act."""
+class LeadershipLost(Exception):  # noqa: N818 - no error of the code: another replica leads, or no renewal succeeded
+    """The process has to end: from now on another replica may act."""
 
 
 class LeaseTiming(msgspec.Struct, frozen=True):
-    """Seconds. `duration - renew_deadline` is the room for clocks that drift and for requests that linger."""
+    """Seconds. `duration - renew_deadline` is the margin for clocks that drift and for requests that linger."""
 
     duration: float = 8.0
     renew_deadline: float = 5.0
     retry: float = 1.0
     out_of_touch: float = 120.0
-    """Without a sign of something that is decided on."""
+    """Seconds without a sign of a resource that decisions need."""
 
 
 DEFAULT_TIMING = LeaseTiming()
@@ -62,9 +62,9 @@ DEFAULT_TIMING = LeaseTiming()
 
 @dataclass(eq=False)
 class Election:
-    """One candidate for the Lease `name`. `identity` must be unique to the life of this process; `marks` are labels
-    and annotations that the Lease gets. `seen_until` gives the time of a monotonic loop up to which everything is known
-    that is decided on.
+    """One candidate for the Lease `name`. `identity` must be unique to the life of this process; `marks` are labels and
+    annotations of the Lease. `seen_until` returns the time of a monotonic loop up to which all input of decisions is
+    known.
     """
 
     clock: Clock
@@ -80,10 +80,10 @@ class Election:
     def __post_init__(self) -> None:
         self._api: KubeApi
         self._blind_since = ""
-        """When this leader was first seen to be out of touch; "" while it is not."""
+        """When this leader was first out of touch; "" while it is in touch."""
         self._relieved_by: asyncio.Future[str] | None = None
         self._leader_blind = ("", math.inf)
-        """Since when the leader says that it is out of touch, and the loop time at which that was first seen."""
+        """Time at which the leader says it lost touch, and the loop time at which this was first seen."""
         self._answered = ""
         self._deadline = -math.inf
         self._acquired = ""
@@ -99,12 +99,12 @@ class Election:
         self._changed = asyncio.Event()
 
     def deadline(self) -> float:
-        """Loop time after which nothing may be sent; -inf while not leading."""
+        """Loop time after which no write may be sent; -inf while not leading."""
         return self._deadline
 
     @property
     def transitions(self) -> int:
-        """How often the Lease got another holder, as it says itself."""
+        """How often the Lease changed its holder, by its own count."""
         return int(spec_of(self._lease).get("leaseTransitions") or 0)
 
     @property
@@ -115,7 +115,7 @@ class Election:
         """Wait until leader, then run `work` until it ends, leadership is lost (LeadershipLost) or this is cancelled.
         The Lease is taken and renewed over `api`.
 
-        However it ends, `work` is cancelled and awaited first; then the Lease is released, unless it is lost. To be
+        In every case, `work` is cancelled and awaited first; then the Lease is released, unless it is lost. To be
         called once.
         """
         self._api = api
@@ -148,8 +148,9 @@ class Election:
                 await self._answer()
                 wait = self._free_at() - _now()
                 if self._state is None:
-                    # That the Lease is missing does not prove that none led just now, and no precondition would. It is
-                    # made without a holder: its time runs from here, and it is taken like one that was emptied by hand.
+                    # A missing Lease does not prove that no replica led a moment ago, and no precondition can. The
+                    # Lease is created without a holder: its time runs from here, and then it is taken like one that was
+                    # emptied by hand.
                     if not await self._attempt("lease not made", self._send_and_observe(self._body({}, {}))):
                         await asyncio.sleep(self._retry())
                 elif wait > 0:
@@ -157,7 +158,7 @@ class Election:
                 elif self._is_blind():
                     await self._wait_for_change(self._retry())
                 else:
-                    # An unknown outcome is looked up; if the Lease is ours, it is claimed again.
+                    # After an unknown outcome the Lease is read; if this process holds it, it is written again.
                     self._acquired = self.clock.micro_timestamp()
                     self._transitions = self.transitions + 1
                     if await self._attempt("lease not taken", self._write(self.timing.renew_deadline / 2)):
@@ -178,7 +179,7 @@ class Election:
         return self._state_since + max(self.timing.duration, min(stated, LONGEST_LEASE))
 
     async def _attempt(self, failure: str, write: Awaitable[None]) -> bool:
-        """Whether it came through. If not, the Lease is read as it is now."""
+        """Whether the write succeeded. If not, the Lease is read again."""
         try:
             await write
         except KubeError as error:
@@ -197,7 +198,7 @@ class Election:
                 await self._changed.wait()
 
     async def _watch(self) -> None:
-        """Observe the Lease until cancelled; where it cannot be watched, look at it now and then."""
+        """Observe the Lease until cancelled; if it cannot be watched, read it from time to time."""
         api, where, selector = self._api, (LEASES, self.namespace), f"metadata.name={self.name}"
         while True:
             try:
@@ -215,7 +216,7 @@ class Election:
             await asyncio.sleep(self._retry())
 
     async def _look(self) -> None:
-        """Read the Lease; an answer that stays out changes nothing."""
+        """Read the Lease; without an answer nothing changes."""
         sent_at = _now()
         try:
             lease = await within(self.timing.renew_deadline / 2, self._api.get(LEASES, self.namespace, self.name))
@@ -227,10 +228,10 @@ class Election:
             self._observe(lease, sent_at=sent_at)
 
     def _observe(self, lease: Object | None, resource_version: str = "", *, sent_at: float = -math.inf) -> None:
-        """Take note of the Lease; what comes from before the last observation is left out.
+        """Note the state of the Lease; a state from before the last observation is ignored.
 
-        Unless its request was sent after that: then the cluster itself went back, restored from a backup. What had
-        become of that Lease meanwhile is not known, so its time runs from now, also when its holder had released it.
+        Except when its request was sent after that: then the cluster itself was restored from a backup. What happened
+        to that Lease meanwhile is unknown, so its time runs from now, also if its holder had released it.
         """
         version = version_of(resource_version or (lease or {})["metadata"]["resourceVersion"])
         went_back = version < self._version
@@ -251,7 +252,8 @@ class Election:
     # Staying leader
 
     async def _renew_for_ever(self) -> str:
-        """Renew until leadership is lost; returns why. The period runs from request to request, however slow it is."""
+        """Renew until leadership is lost; returns why. The period runs from request to request, however slow each
+        is."""
         began = _now()
         while True:
             due = min(began + self._retry(), self._deadline)
@@ -268,8 +270,8 @@ class Election:
                 return f"the lease is held by {spec_of(self._lease).get('holderIdentity') or 'nobody'}"
 
     async def _renew(self) -> bool:
-        """Renew once; False when the Lease was taken. Failures of other kinds leave the deadline where it is. A leader
-        that is out of touch is relieved by the candidate that answered."""
+        """Renew once; False when another replica has the Lease. After other failures the deadline stays. A leader that
+        is out of touch gives way to the candidate that answered."""
         for _ in range(_RENEW_TRIES):
             try:
                 await self._write(min(self._deadline - _now(), self.timing.renew_deadline / 2))
@@ -287,7 +289,8 @@ class Election:
         return True
 
     def _may_continue(self) -> bool:
-        """Whether the Lease is still ours, or was deleted or emptied by hand: then candidates wait, and we need not."""
+        """Whether this process still holds the Lease, or it was deleted or emptied by hand: then only candidates
+        wait."""
         spec = spec_of(self._lease)
         if not spec.get("holderIdentity"):
             return not _is_released(self._lease)
@@ -297,7 +300,7 @@ class Election:
         return bool(spec.get("holderIdentity") == self.identity)
 
     async def _release(self) -> None:
-        """So that a standby need not wait. Best effort: without it the lease runs out by itself."""
+        """Release the Lease, so that a standby need not wait. Best effort: else the Lease expires by itself."""
         self._deadline = -math.inf
         try:
             await within(RELEASE_TIMEOUT, self._send_released())
@@ -319,8 +322,8 @@ class Election:
         return _now() - self.seen_until() >= self.timing.out_of_touch
 
     async def _answer(self) -> None:
-        """Write for a leader that is out of touch that this candidate is not: all was seen since the leader said so.
-        Where it fails, the leader's next renewal brings the next try."""
+        """Answer a leader that is out of touch: this candidate has seen everything since the leader wrote so. If the
+        write fails, the leader's next renewal brings the next try."""
         said = notes_of(self._lease).get(BLIND_SINCE, "")
         if said != self._leader_blind[0]:
             self._leader_blind = said, _now()
@@ -334,7 +337,7 @@ class Election:
     # The Lease itself
 
     async def _write(self, seconds: float) -> None:
-        """Write the Lease as ours. On success the deadline moves, counted from before the request was sent."""
+        """Write the Lease with this holder. On success the deadline moves, counted from before the request was sent."""
         started, uid = _now(), uid_of(self._lease)
         held = {"holderIdentity": self.identity, "leaseDurationSeconds": math.ceil(self.timing.duration)}
         spec = self._spec(held)
@@ -344,7 +347,7 @@ class Election:
         self._claims.clear()
         self._observe(lease, sent_at=started)
         if uid_of(lease) != uid and not self.leading:
-            # PUT makes a Lease that is missing, whatever its preconditions: this proves nothing about who leads.
+            # PUT creates a missing Lease in spite of its preconditions, so a success does not prove who leads.
             raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")
         self._deadline = started + self.timing.renew_deadline
 
@@ -353,7 +356,8 @@ class Election:
         return {**held, "acquireTime": self._acquired, "renewTime": now, "leaseTransitions": self._transitions}
 
     def _body(self, spec: Object, notes: Mapping[str, str | None]) -> Object:
-        """The Lease with this spec and with our labels and annotations beside its own, if it is as it was seen."""
+        """The Lease with this spec and with our labels and annotations beside its own; its precondition is the version
+        seen."""
         old = (self._lease or {}).get("metadata", {})
         kept = {key: old[key] for key in ("uid", "resourceVersion") if key in old}
         marked = {part: {**(old.get(part) or {}), **self.marks.get(part, {})} for part in ("labels", "annotations")}
@@ -375,11 +379,11 @@ def _now() -> float:
 
 
 def _is_released(lease: Object | None) -> bool:
-    """Whether its last holder released it, after its work had ended."""
+    """Whether its last holder released it after the end of its work."""
     return lease is not None and not spec_of(lease).get("holderIdentity") and RELEASED_BY in notes_of(lease)
 
 
 async def _end(task: asyncio.Future[Any]) -> None:
-    """Cancel and wait, whatever it ends with."""
+    """Cancel the task and wait for its end, in any outcome."""
     task.cancel()
     await asyncio.wait({task})

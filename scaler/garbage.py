@@ -1,5 +1,5 @@
-"""The garbage collector, kept from walking what stays: a walk stops the loop, and of what has been listed and decided
-almost nothing ever becomes garbage in a cycle."""
+"""Keeps the garbage collector from walking long-lived objects: each walk stops the loop, and of the listed and decided
+objects almost none ever becomes garbage in a cycle."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from itertools import count
 
 MANY = 50_000
-"""Of a decision that makes more nothing is walked at all: that would last longer than 10 ms."""
+"""Objects. If a decision makes more, its objects are never walked: one walk would last longer than 10 ms."""
 OLDEST = 2
 """The generation of a full collection."""
 ALL_AFTER = 1_000
-"""Full collections until one walks everything again: objects that were in use during a collection may have become
-garbage since, a few kilobytes in so many."""
+"""Full collections until one walks all objects again: objects that were in use during a collection may have become
+garbage since, some kilobytes per so many collections."""
 
 
 @contextmanager
 def what_stays_spared() -> Iterator[None]:
-    """Meanwhile a full collection walks only what was made since the last one, but for one in `ALL_AFTER`."""
+    """Inside, a full collection walks only objects made since the last one, except for one in `ALL_AFTER`."""
     collections = count(1)
 
     def sort_out(phase: str, info: dict[str, int]) -> None:
@@ -38,7 +38,8 @@ def what_stays_spared() -> Iterator[None]:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """What is made meanwhile stays, so none of it is looked at: in a first decision that took a third of the time."""
+    """Inside, no collection runs, because the new objects stay: in a first decision collections took a third of the
+    time."""
     collects = gc.isenabled()
     gc.disable()
     try:

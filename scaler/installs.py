@@ -1,11 +1,11 @@
-"""No two installs decide about the same namespace: a second one ends with a sentence.
+"""No two installs decide about the same namespace: a second one ends with an error message.
 
-Every install writes on its Lease what it governs, and a leader looks at the Leases of the others before it does
-anything. Both write before they look, so of two that start together at least one sees the other: the one whose Lease
-is younger gives way at once, the other waits for that as long as a Lease lives. A namespace with the label of an
-install is an administrator's, and so is the own one. Leases elsewhere may be a tenant's, which must not stop an install
-that is there: they count only among installs without the label, and only when they are older than the own one. Such an
-install is not seen by those with the label, so it looks again and again, and gives way when one comes.
+Every install writes the namespaces that it governs on its Lease, and a leader reads the Leases of the others before it
+does anything. Both write before they read, so of two that start together at least one sees the other: the one with the
+younger Lease gives way at once, the other waits for that for one lease duration. A namespace with the label of an
+install belongs to an administrator, and so does the own one. Leases elsewhere may belong to a tenant, and must not stop
+a running install: they count only among installs without the label, and only if they are older than the own Lease. Such
+an install is not seen by those with the label, so it checks repeatedly, and gives way when one comes.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from scaler.names import GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 
 EVERYTHING = "*"
 LONGEST = 60.0
-"""Seconds that are waited at most for a Lease to be renewed."""
+"""Seconds of the longest wait for a Lease to be renewed."""
 MARGIN = 2.0
 POLL = 1.0
 AGAIN = 10.0
-"""Seconds between two looks of an install without the label."""
+"""Seconds between two checks of an install without the label."""
 DEADLINE = 10.0
 """Seconds for one request."""
 _MOST = 500
-"""Namespaces, and Leases in each, that are looked at."""
+"""Namespaces, and Leases in each, that are read."""
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 _log = structlog.get_logger("installs")
 
 
 class OverlapError(Exception):
-    """Another install governs some of the same namespaces. In words for the administrator of both."""
+    """Another install governs some of the same namespaces. The message is for the administrator of both."""
 
 
 def marks(namespaces: Sequence[str]) -> Object:
     """Labels and annotations of the Lease of an install that governs these namespaces; none = all. A shadow governs
-    nothing, and its Lease has none of them."""
+    nothing, and its Lease has none of these marks."""
     governed = ",".join(sorted(namespaces)) or EVERYTHING
     return {"labels": {MANAGED_BY_LABEL: MANAGED_BY}, "annotations": {GOVERNS: governed}}
 
 
 class Installs:
-    """One look per term of leadership. `lease` is the name of the Lease that this process holds in `namespace`; one
-    that holds none ("") gives way to any that is held."""
+    """One check per term of leadership. `lease` is the name of the Lease that this process holds in `namespace`; a
+    process that holds none ("") gives way to any Lease with a holder."""
 
     def __init__(self, api: KubeApi, *, namespace: str, lease: str, namespaces: Sequence[str]) -> None:
         self._api = api
@@ -59,11 +59,12 @@ class Installs:
         self._is_known = False
         """The own namespace has the label."""
         self._is_there = False
-        """No other install was in the way: from then on a younger one has to give way."""
+        """There was no conflict with another install: from then on a younger one has to give way."""
         self._logged = ""
 
     async def look(self) -> None:
-        """Return when no other install governs any of it; raises OverlapError. Without the right to look it logs so."""
+        """Return when no other install governs any of the namespaces; raises OverlapError. Missing rights are
+        logged."""
         try:
             page = await within(DEADLINE, self._api.list(NAMESPACES, label_selector=INSTALL_LABEL, limit=_MOST))
             scopes = [str(item["metadata"]["name"]) for item in page.items]
@@ -79,7 +80,7 @@ class Installs:
         self._logged = problem[0]
 
     async def follow(self) -> None:
-        """Look again and again, until the own namespace has the label; raises OverlapError."""
+        """Check again and again, until the own namespace has the label; raises OverlapError."""
         while not self._is_known:
             await asyncio.sleep(AGAIN)
             await self.look()
@@ -103,14 +104,15 @@ class Installs:
                 alive = [other for other in found if known.get(uid_of(other)) != spec_of(other).get("renewTime")]
             if any(other["older"] for other in alive or ()):
                 break
-        if alive or alive is None:  # otherwise none of them is renewed
+        if alive or alive is None:  # otherwise none of the Leases is renewed
             raise OverlapError(
                 "another install governs {both} as well: Lease {lease}, held by {holder}; give each install namespaces "
                 "of its own (setting namespaces), or remove one of the two".format(**self._words((alive or first)[0]))
             )
 
     async def _others(self, scopes: Sequence[str]) -> list[dict[str, Any]]:
-        """The Leases, held, of installs that govern some of the same and need not give way; the first of them first."""
+        """The Leases with a holder of installs that govern some of the same namespaces and need not give way, oldest
+        first."""
 
         def turn(lease: Object) -> tuple[object, ...]:
             return _name(lease)[0] not in scopes, lease["metadata"].get("creationTimestamp") or "", _name(lease)
@@ -134,7 +136,7 @@ class Installs:
         return {_name(lease): lease for lease in found}
 
     def _shared(self, lease: Object) -> str:
-        """Which namespaces both govern, "" = none."""
+        """The namespaces that both govern, "" = none."""
         theirs = frozenset(filter(None, str(notes_of(lease).get(GOVERNS, "")).split(",")))
         if EVERYTHING in theirs:
             return ", ".join(sorted(self._governed)) or "all namespaces"

@@ -1,12 +1,12 @@
-"""The Lease, renewed from a thread with a loop and a connection of its own: nothing that the main loop does delays it.
+"""The Lease, renewed by a thread with its own loop and connection: the main loop cannot delay the renewal.
 
     main loop  --beats-->  thread: Election  --renews, as long as the beats are fresh-->  Lease
         ^ works                     |
         +------- starts, ends ------+
 
-A main loop that stands still for too long is no leader: the Lease ends and another replica takes over. When it wakes,
-the deadline that every writer asks for is past, so it sends nothing before it has ended. Loops of one process share one
-monotonic clock, which is why a deadline of one means the same in the other.
+A main loop that is blocked for too long must not lead: the Lease expires and another replica takes over. When the main
+loop runs again, the deadline of every writer is past, so it sends nothing before it ends. Loops of one process share
+one monotonic clock, so a deadline means the same in both.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from scaler.kube.errors import NotSentError
 from scaler.threads import loop_in_thread, run_in
 
 Connect = Callable[[], AbstractAsyncContextManager[KubeApi]]
-"""A connection to the cluster for the loop that calls it."""
+"""Connects to the cluster, for the loop that calls it."""
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 def patience(timing: LeaseTiming) -> float:
-    """Seconds that the main loop may stand still: two leases, after which another replica needs one more. If it were
-    shorter, one long decision would end every leader in turn; if longer, services would wait for a loop that hangs."""
+    """Seconds that the main loop may be blocked: two leases, and another replica then needs one more. If shorter, one
+    long decision would end every leader in turn; if longer, services would wait for a loop that hangs."""
     return 2 * timing.duration
 
 
 async def lead_in_thread(election: Election, connect: Connect, work: Work) -> None:
-    """As `election.lead`, in a thread and over a connection of its own; `work` runs in the loop that calls this."""
+    """As `election.lead`, in a thread and over a connection of its own; `work` runs in the loop of the caller."""
     main, longest = asyncio.get_running_loop(), patience(election.timing)
     beat = main.time()
 

@@ -1,89 +1,89 @@
-"""Labels, annotations, keys and object names that the cluster knows: each once. Values only.
+"""Labels, annotations, keys and object names in the cluster, each defined once. Values only.
 
-What only one kind of workload reads stands in the module of that kind.
+A name that only one workload kind uses is defined in the module of that kind.
 """
 
 from __future__ import annotations
 
 PREFIX = "mind-cluster/"
-"""How our own labels and annotations begin."""
+"""Prefix of our own labels and annotations."""
 
-# What users write
+# Written by users
 
 RULE_LABEL = "mind-cluster/scaling-rule"
 """Label of an instance's job or pods: the ConfigMap of its rule."""
 GROUP_LABEL = "mind-cluster/group-name"
-"""Label beside it: the group of the rule."""
+"""Second label: the group of the rule."""
 JOB_ID_LABEL = "jobID"
-"""Label beside it: the service."""
+"""Third label: the service."""
 INSTANCE = "mind-cluster/instance"
-"""Annotation of a pod: the name of the instance it belongs to, whatever its owner says."""
+"""Annotation of a pod: the name of its instance; it overrides the owner."""
 INSTANCE_SIZE = "mind-cluster/instance-size"
-"""Annotation of a pod: how many pods its instance consists of."""
+"""Annotation of a pod: the number of pods of its instance."""
 RULE_KEY = "elastic_scaling.json"
-"""The key of a rule's ConfigMap under which the document stands."""
+"""The key of the document in a rule's ConfigMap."""
 
-# What administrators write
+# Written by administrators
 
 CLASS_NAMESPACES = "mind-cluster/namespaces"
-"""Annotation of a PriorityClass: the namespaces whose jobs it is worth anything for, separated by commas."""
+"""Annotation of a PriorityClass: the namespaces whose jobs it counts for, separated by commas."""
 
 # Gates and admission
 
 GATE = "mind-cluster/hold"
-"""Our scheduling gate. Any other gate stays. A gate can be set only when a pod is created, by admission
-or in the pod template; the scaler takes it off (docs/explanation/holding-by-gates.md)."""
+"""Our scheduling gate; gates of others stay. A gate can be set only when a pod is created, by admission or in the
+pod template; the scaler removes it (docs/explanation/holding-by-gates.md)."""
 NAMESPACE_LABEL = "mind-cluster/scaling"
-"""A namespace with this label, value `enabled`, lets admission put the gate onto pods that name a rule."""
+"""Label of a namespace, value `enabled`: admission adds the gate to pods that name a rule."""
 BESIDE_LABEL = "mind-cluster/beside-ascend-operator"
-"""A namespace with this label too, value `true`, lets admission move the labels of AscendJobs into their templates."""
+"""Second label of such a namespace, value `true`: admission moves the labels of AscendJobs into their templates."""
 MOVED_RULE = "mind-cluster/moved-scaling-rule"
-"""Annotation of such an AscendJob: the value that its label mind-cluster/scaling-rule had."""
+"""Annotation of such an AscendJob: the value of its former label mind-cluster/scaling-rule."""
 WEBHOOK_SECRET = "mind-cluster-scaler-webhook"  # noqa: S105 - its name
-"""Secret, beside the Lease, that holds the webhook's own certificate."""
+"""The Secret in the Lease's namespace with the webhook's own certificate."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 HELD_COST = "-1000000000"
-"""The deletion cost of a held pod: where replicas are lowered, held pods go first."""
+"""The deletion cost of a held pod: owners that reduce replicas delete held pods first."""
 
-# What the scaler keeps in the cluster
+# Written by the scaler
 
 BUDGET = "mind-cluster-scaler-minimum"
-"""The PodDisruptionBudget in a namespace with services; in a second install with what its name ends with."""
+"""The PodDisruptionBudget in a namespace with services; a second install appends the suffix of its own name."""
 KEEP_LABEL = "mind-cluster/keep"
 """Label of a pod, value `true`: a minimum needs its instance, no eviction is allowed (scaler/execute/budgets.py)."""
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "mind-cluster-scaler"
 KEPT_FOR_LABEL = "mind-cluster/scaler-rule"
-"""Label of a ConfigMap of ours: the rule it is kept for, shortened where a label has no room for it."""
+"""Label of a ConfigMap of ours: the rule whose copy it holds, shortened to the limit of a label."""
 KEPT_FOR_ANNOTATION = "mind-cluster/scaler-rule-name"
-"""The same in full."""
+"""Annotation: the same name in full."""
 KEPT_FOR_NAMESPACE = "mind-cluster/scaler-rule-namespace"
-"""Annotation beside it: the namespace of that rule, where it is not the ConfigMap's own."""
+"""Annotation: the namespace of that rule, if it is not the ConfigMap's own."""
 KEPT_FORMAT = "format"
-"""Key of a ConfigMap of ours: the format of what it keeps; "1" where it is missing."""
+"""Key of a ConfigMap of ours: the format of its content; "1" if missing."""
 ROUNDS_ANNOTATION = "mind-cluster/scaler-rounds"
-"""On the AscendJob: `<rounds>.<uid>`. The uid makes a number that was copied to another job mean nothing."""
+"""Annotation of the AscendJob: `<rounds>.<uid>`. With the uid, a copy of it on another job has no effect."""
 INSTALL_LABEL = "mind-cluster/install"
-"""A namespace with this label is an install's own: no tenant may write there."""
+"""Label of a namespace that belongs to an install: no tenant may write there."""
 GOVERNS = "mind-cluster/governs"
-"""Annotation of the Lease: the namespaces that its install looks after, separated by commas; `*` = all."""
+"""Annotation of the Lease: the namespaces that its install governs, separated by commas; `*` = all."""
 RELEASED_BY = "mind-cluster/released-by"
-"""Annotation of a vacant Lease: this holder had stopped its work before it gave the Lease up: nothing to wait for."""
+"""Annotation of a vacant Lease: this holder released it after the end of its work: no wait is needed."""
 
 BLIND_SINCE = "mind-cluster/blind-since"
-"""Annotation of a Lease: its holder has been out of touch with what it decides on since then."""
+"""Annotation of a Lease: since when its holder has been out of touch with the resources of its decisions."""
 SEEN_BY = "mind-cluster/seen-by"
-"""Annotation of such a Lease: this other replica is not, the holder may give the Lease up."""
+"""Annotation of such a Lease: this other replica is in touch, the holder may release the Lease."""
 
 # Volcano, MindCluster and kubectl
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Annotation: what was applied, whole. Only kubectl reads it."""
+"""Annotation: the complete applied manifest. Only kubectl reads it."""
 
 POD_GROUP = "scheduling.k8s.io/group-name"
 """Annotation of a pod: its PodGroup, for Volcano."""
 RANK_TABLE_PREFIX = "rings-config-"
-"""How the name of the ConfigMap for the rank table of a job begins."""
+"""Prefix of the name of the ConfigMap for the rank table of a job."""
 RANK_TABLE_KEY = "hccl.json"
 RANK_TABLE_VERSION_KEY = "version"

@@ -24,8 +24,8 @@ HELP = "run the controller (in a cluster, or with --kubeconfig)"
 
 EXIT_FAILED = 1
 TURN = 0.001
-"""Seconds that a thread with much to do keeps the interpreter from one that has become able to run: a fifth of
-Python's own choice, so that what floods the webhook's thread makes decisions wait less."""
+"""Seconds for which one busy thread may keep the interpreter from another: a fifth of Python's default, so that a flood
+of requests in the webhook's thread delays decisions less."""
 EXIT_USAGE = 2
 
 
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, notes: Notes | None = None) -> int:
-    """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for settings that are wrong, be it only
-    beside another install."""
+    """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for invalid settings, also if only in
+    conflict with another install."""
     try:
         settings = settings_module.load(args, os.environ)
     except SettingsError as error:
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, notes: Notes | None = None) -> int:
 
 
 async def _main(settings: Settings, notes: Notes | None) -> int:
-    """Run until a signal comes or something dies; the exit code."""
+    """Run until a signal or an error; returns the exit code."""
     import structlog  # noqa: PLC0415 - `scaler run --help` stays fast
 
     from scaler.installs import OverlapError  # noqa: PLC0415
@@ -72,7 +72,7 @@ async def _main(settings: Settings, notes: Notes | None) -> int:
     except Exception as error:
         causes = _leaves(error)
         for cause in causes:
-            # What clusters and their configuration do is said in words; a traceback stands for a fault of ours.
+            # Errors of a cluster or of its configuration are one message each; a traceback means a bug of the scaler.
             trace = None if isinstance(cause, KubeError | OverlapError) else cause
             log.error("ended", error=f"{type(cause).__name__}: {cause}", exc_info=trace)
         if any(isinstance(cause, OverlapError) for cause in causes):
@@ -81,7 +81,7 @@ async def _main(settings: Settings, notes: Notes | None) -> int:
 
 
 async def run_against(settings: Settings, clock: Clock, notes: Notes | None = None) -> None:
-    """Run the controller against the cluster that the settings name, until cancelled. KubeError when there is none."""
+    """Run the controller against the cluster of the settings, until cancelled. KubeError when there is none."""
     import structlog  # noqa: PLC0415
 
     from scaler.app import run_controller  # noqa: PLC0415
@@ -111,7 +111,7 @@ async def run_against(settings: Settings, clock: Clock, notes: Notes | None = No
 
 
 def _leaves(error: Exception) -> list[Exception]:
-    """The errors themselves, without the groups that TaskGroups wrap them in."""
+    """The errors themselves, without the exception groups of TaskGroups."""
     if not isinstance(error, ExceptionGroup):
         return [error]
     return [leaf for inner in error.exceptions for leaf in _leaves(inner)]

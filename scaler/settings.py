@@ -1,8 +1,8 @@
 """Every setting of the controller, once: name, unit, default, meaning; set by flag, environment or file.
 
 Precedence: flag, then environment variable, then file, then default. Flags, environment names and the reference page
-(tools.settings_page) are all derived from the fields of `Settings`. This module must not import a Kubernetes or HTTP
-client, and it reads nothing but the file it is given.
+(tools.settings_page) are derived from the fields of `Settings`. This module must not import a Kubernetes or HTTP
+client, and reads no file except the one of `--config`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ REMOVED = {
     "status_beside_rule": "An ElasticService says what was decided; take the setting out.",
     "resync_period": "The full pass that looks for anything missed is every 600 s; take the setting out.",
 }
-"""Settings that an earlier release had -> what to do instead. Where one is still set, the start fails and says so."""
+"""Settings of earlier releases -> what to do instead. If one is still set, the start fails with this text."""
 
 
 class Mode(StrEnum):
     """Which controller creates the pods: the scaler (create), another (gates), or the one that the cluster has (auto).
-    A shadow decides as if it did, and does nothing."""
+    A shadow makes the same decisions and does nothing."""
 
     CREATE = "create"
     GATES = "gates"
@@ -49,12 +49,12 @@ LogFormat = Literal["json", "text"]
 
 
 def _unset(value: object) -> object:
-    """An empty text is how a flag or a variable leaves a value open."""
+    """An empty text means that a flag or a variable is not set."""
     return None if value == "" else value
 
 
 def _split(value: object) -> object:
-    """`a, b` as ("a", "b"): flags and variables carry text, files carry lists."""
+    """`a, b` as ("a", "b"): flags and variables are text, files have lists."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
@@ -203,7 +203,7 @@ class Settings(BaseModel):
 
     @property
     def webhook_name(self) -> str:
-        """What the webhook's certificate is for."""
+        """The name in the webhook's certificate."""
         return self.webhook_service or f"{self.install}.{self.lease_namespace}.svc"
 
     @property
@@ -213,7 +213,7 @@ class Settings(BaseModel):
 
 
 class SettingsError(Exception):
-    """All problems of the settings at once, one per line; the CLI prints it and exits 2."""
+    """All problems of the settings at once, one per line; the CLI prints them and exits with 2."""
 
 
 class _Given(NamedTuple):
@@ -224,7 +224,7 @@ class _Given(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag per setting, and `--config`. Values are checked by `load`, so that all problems are shown at once."""
+    """One flag per setting, and `--config`. `load` checks the values, so that all problems are shown at once."""
     group = parser.add_argument_group("settings", "flag, else environment variable, else file, else default")
     group.add_argument("--config", metavar="FILE", default=None, help=f"YAML file of settings (${CONFIG_VARIABLE})")
     for name, field in Settings.model_fields.items():
@@ -253,7 +253,7 @@ def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
 
 
 def _problem(where: str, what: str, hint: str = "") -> str:
-    """Where it was set, what was found, and how to mend it."""
+    """A message: where the value was set, what was found, and the remedy."""
     return f"{where}: {what}" + (f". {hint}" if hint else "")
 
 
@@ -264,14 +264,14 @@ def _validated(given: Mapping[str, _Given]) -> tuple[Settings | None, list[str]]
         found = error.errors(include_url=False)
     problems = [_refused(details, given) for details in found]
     wrong = {str(part) for details in found for part in details["loc"][:1]}
-    if wrong:  # what depends on several settings is checked only when each is right by itself
+    if wrong:  # checks of several settings together need each of them valid
         problems += _validated({name: item for name, item in given.items() if name not in wrong})[1]
     return None, problems
 
 
 def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[str, _Given]:
     names = {PREFIX + name.upper(): name for name in Settings.model_fields}
-    # Only a near miss is a mistake: Kubernetes itself sets SCALER_* variables for a Service named scaler.
+    # Only a near miss is an error: Kubernetes itself sets SCALER_* variables for a Service named scaler.
     strange = (each for each in sorted(environ) if each.startswith(PREFIX) and each not in {*names, CONFIG_VARIABLE})
     for variable in strange:
         if (removed := variable.removeprefix(PREFIX).lower()) in REMOVED:
@@ -310,7 +310,7 @@ def _from_file(path: str, problems: list[str]) -> dict[str, _Given]:
 
 
 def _refused(details: Any, given: Mapping[str, _Given]) -> str:
-    """One pydantic error in the words of the place where the value was set."""
+    """One pydantic error as a message with the place where the value was set."""
     name = str(details["loc"][0]) if details["loc"] else ""
     what = str(details["msg"]).removeprefix("Value error, ")
     if name not in given:

@@ -1,6 +1,6 @@
-"""Loops in threads of their own, for what must not wait for the main loop, nor make it wait.
+"""Loops in threads of their own, for work that must not wait for the main loop, nor delay it.
 
-What passes between loops is an awaited outcome, or a value that never changes. Must not know what runs in them.
+Loops exchange only awaited results and immutable values. This module knows nothing of what runs in them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 LEAVE = 5.0
-"""Seconds that a loop has to end what it is in the middle of; then it ends with the process."""
+"""Seconds for the tasks of a loop to end; after that they end with the process."""
 
 
 @contextmanager
 def loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop that turns in a thread until the block ends: of the same kind, so that both have one clock."""
+    """A loop that runs in a thread until the block ends: of the same class, so that both have one clock."""
     loop = type(asyncio.get_running_loop())()
     thread = threading.Thread(target=loop.run_forever, name=name, daemon=True)
     thread.start()
@@ -34,7 +34,8 @@ def loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
 
 
 async def run_in(there: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """`work` in the loop of another thread, with its outcome. On cancellation it is cancelled and awaited first."""
+    """Run `work` in the loop of another thread and return its result. On cancellation `work` is cancelled and awaited
+    first."""
     task: asyncio.Task[Any] | None = None
 
     async def begin() -> T:
@@ -57,7 +58,7 @@ async def run_in(there: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[
 
 @asynccontextmanager
 async def entered_in_thread(name: str, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-    """`manager`, entered and left in a thread and loop of its own."""
+    """Enter and leave `manager` in a thread and loop of its own."""
     with loop_in_thread(name) as there:
         found = await run_in(there, manager.__aenter__)
         try:
