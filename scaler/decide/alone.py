@@ -43,7 +43,7 @@ def decide_alone(draft: Draft, now: float) -> None:
             if alone in (None, member) and is_made(member):
                 draft.admit(member)
                 continue
-            draft.places(member).seat(member)
+            draft.places(member).give_place(member)
             if is_made(member):
                 draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
             else:
@@ -57,7 +57,7 @@ def _chosen(draft: Draft, name: str) -> list[Member]:
     held = (member for member in draft.demand.candidates[name] if member.state is State.HELD)
     for member in sorted(held, key=is_made, reverse=True):
         if group.has_place_for(member):
-            group.seat(member)
+            group.give_place(member)
             chosen.append(member)
     return chosen
 

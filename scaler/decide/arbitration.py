@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from scaler.decide import turn
 from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
-from scaler.decide.minimum import Minimums, held_beside, spares
+from scaler.decide.minimum import Minimums, held_beside, startable
 from scaler.decide.nodes import PodRequest, PodRequests, Room
 from scaler.decide.placement import Reservation, Shortage
 from scaler.decide.reservations import Minimum, Sources, may_trade
@@ -33,7 +33,7 @@ class Arbitration:
         )
         self.placement, self.world, self.policy = sources.placement, sources.world, sources.world.policy
         self.minimums = Minimums(sources, self.drafts, probing=probing)
-        self.granted: list[tuple[Draft, Minimum]] = []
+        self.reserved: list[tuple[Draft, Minimum]] = []
         self._hands: list[Draft] = []
         """Services of which something in the scheduler's hands has a reservation."""
         self._in_hands: Counter[PodRequest] = Counter()
@@ -65,7 +65,7 @@ class Arbitration:
         """The room of what is bound in part counts first, while its clock runs; so does that of what is in hands and
         cannot be revoked, and that of a paused service, of which nothing moves."""
         for draft in self.drafts:
-            for member in (*draft.demand.loose, *draft.demand.hands):
+            for member in (*draft.demand.irrevocable, *draft.demand.hands):
                 self._keep(draft, member)
 
     def _keep(self, draft: Draft, member: Member) -> None:
@@ -78,7 +78,7 @@ class Arbitration:
     def _goes_on(self, draft: Draft, member: Member) -> bool:
         """Whether the turn of an instance that is bound in part goes on; when it ends, what is bound is of no use."""
         memory = draft.of(member.uid)
-        if member in draft.demand.fixed:
+        if member in draft.demand.bound_in_part:
             waits = turn.in_backoff(draft.memory, self.world) or turn.is_over(draft.memory, self.world)
             return not (memory.turn_over or waits)
         is_over = turn.is_over(memory, self.world)
@@ -88,7 +88,7 @@ class Arbitration:
             return True
         if self._has_to_end(draft, member):
             draft.remember_of(member.uid, turn_over=True, turn_since=0.0)
-            draft.again = True
+            draft.decide_again = True
             return False
         return True
 
@@ -97,7 +97,7 @@ class Arbitration:
         reservations of this decision stand, and its own."""
         memory, others = draft.of(member.uid), held_beside(draft, [member])
         held = bool(others) and not (reserved and self._has_room_beside(draft, member, others))
-        if self.minimums.has_to_end(draft, memory, held=held):
+        if self.minimums.has_to_end(draft, memory, own_waits=held):
             return True
         if turn.begins_anew(memory, self.world):
             draft.remember_of(member.uid, turn_since=self.world.now)
@@ -108,7 +108,7 @@ class Arbitration:
     def _reserve_minimums(self) -> None:
         waiting = [draft for draft in self.drafts if draft.demand.lacks_minimum]
         for draft in sorted(waiting, key=lambda each: _minimum_order(each, self.world)):
-            own = [*draft.demand.fixed, *draft.demand.hands]
+            own = [*draft.demand.bound_in_part, *draft.demand.hands]
             for member in own:
                 if member.uid in self._kept:
                     self.placement.cancel(self._kept.pop(member.uid))
@@ -117,7 +117,7 @@ class Arbitration:
                 if member.uid not in draft.chosen and member.uid not in draft.revoked:
                     self._keep(draft, member)
             if minimum is not None:
-                self.granted.append((draft, minimum))
+                self.reserved.append((draft, minimum))
                 if minimum.room is Room.FREE:
                     self._put_in_hands(draft, *(m for m in minimum.members if m.in_hands or m.in_part))
 
@@ -128,7 +128,7 @@ class Arbitration:
         for member in others:
             if not group.has_place_for(member):
                 return False
-            group.seat(member)
+            group.give_place(member)
         if self.placement.fits(requests_of(others)) is not None:
             return False
         return not self.placement.spoils(requests_of([one, *others]), [self._in_hands.items()], own=False)
@@ -137,8 +137,8 @@ class Arbitration:
 
     def _revoke_scale_ups(self) -> None:
         """What is beyond the largest ratio, and what does not fit beside the minimums any more."""
-        for draft in [each for each in self.drafts if each.demand.hands or each.demand.loose]:
-            self._put_in_hands(draft, *(m for m in draft.demand.loose if m.uid in self._kept))
+        for draft in [each for each in self.drafts if each.demand.hands or each.demand.irrevocable]:
+            self._put_in_hands(draft, *(m for m in draft.demand.irrevocable if m.uid in self._kept))
             if draft.demand.paused:
                 continue
             hands = [m for m in draft.demand.hands if m.uid not in draft.chosen and m.uid not in draft.revoked]
@@ -169,9 +169,9 @@ class Arbitration:
 
     def _is_in_the_way(self, draft: Draft) -> bool:
         """A minimum found no free room on nodes that it could use."""
-        granted = {id(other) for other, minimum in self.granted if minimum.room is Room.FREE}
+        granted = {id(other) for other, minimum in self.reserved if minimum.room is Room.FREE}
         lacking = (other for other in self.drafts if other.demand.lacks_minimum and id(other) not in granted)
-        return any(other is not draft and draft.near(other) for other in lacking)
+        return any(other is not draft and draft.shares_nodes_with(other) for other in lacking)
 
     def _against(self, draft: Draft, member: Member, found: Reservation | Shortage, *, beyond: bool) -> Why | None:
         """Why something in hands has to be revoked. `beyond`: it is too many for the target."""
@@ -180,7 +180,7 @@ class Arbitration:
         if isinstance(found, Shortage):
             alone = not (draft.shares or draft.demand.lacks_minimum or beyond)
             other = self._any_fits(
-                m for m in spares(draft, member.instance.group or "", self.world) if m.uid != member.uid
+                m for m in startable(draft, member.instance.group or "", self.world) if m.uid != member.uid
             )
             return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
@@ -210,7 +210,7 @@ class Arbitration:
         self._gone = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
         queue = [
             (draft, member)
-            for draft, minimum in self.granted
+            for draft, minimum in self.reserved
             for member in sorted(self._to_release(draft, minimum), key=age)
         ]
         queue.sort(key=lambda each: self.placement.breadth(each[1].unbound))
@@ -224,14 +224,14 @@ class Arbitration:
             # As long as the turn of a more restricted minimum runs of which pods do not exist yet, nothing may be bound
             # where that would be spoilt.
             narrower = [
-                other for other, minimum in self.granted
+                other for other, minimum in self.reserved
                 if minimum.unmade and minimum.room is Room.FREE and other.classes < draft.classes
             ]  # fmt: skip
-            if any(map(draft.near, (*self._hands, *narrower))):
+            if any(map(draft.shares_nodes_with, (*self._hands, *narrower))):
                 draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (RESTRICTED_FIRST,)
             else:
                 self._admit(draft, member)
-        for draft, minimum in self.granted:
+        for draft, minimum in self.reserved:
             runs = minimum.unmade or any(m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members)
             if minimum.room is Room.FREE and runs != bool(draft.memory.turn_since):
                 draft.remember(turn_since=self.world.now if runs else 0.0)
@@ -252,7 +252,7 @@ class Arbitration:
 
     def _is_crowded(self, draft: Draft) -> bool:
         """What is revoked in this decision is still there for a moment, and has no room beside all reservations."""
-        near = [m for other, m in self._gone if draft.near(other)]
+        near = [m for other, m in self._gone if draft.shares_nodes_with(other)]
         return bool(near) and self.placement.fits(requests_of(near)) is not None
 
     def _admit(self, draft: Draft, member: Member) -> None:
@@ -264,11 +264,11 @@ class Arbitration:
     def _scale_up(self) -> None:
         for draft in self.drafts:
             if draft.demand.serves and not draft.demand.lacks_minimum and not draft.demand.paused:
-                for name in draft.demand.spares:
+                for name in draft.demand.scale_up_candidates:
                     self._scale_up_group(draft, name)
 
     def _scale_up_group(self, draft: Draft, name: str) -> None:
-        found = spares(draft, name, self.world)
+        found = startable(draft, name, self.world)
         for member in found:
             if not draft.group(name).has_place_for(member):
                 continue
@@ -278,7 +278,8 @@ class Arbitration:
             else:
                 draft.waits[member.uid] = why
         # Others have a place and cannot start for a reason of their own.
-        others = draft.demand.spares[name] if len(found) < len(draft.demand.spares[name]) else ()
+        held = draft.demand.scale_up_candidates[name]
+        others = held if len(found) < len(held) else ()
         for member in others if draft.group(name).taken < draft.group(name).target else ():
             if turn.in_backoff(draft.of(member.uid), self.world):
                 draft.waits[member.uid] = turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)

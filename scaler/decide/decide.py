@@ -57,7 +57,7 @@ class _Part(msgspec.Struct, eq=False):
     recheck_at: float
     until: float
     """From then on time alone may change it; 0.0 = never."""
-    seen: tuple[object, ...]
+    inputs: tuple[object, ...]
     """What it depends on beside them: what else is evicted, whether a service is probed, and who was bound when."""
     settled: bool
     """What is remembered of them is what was remembered before."""
@@ -79,9 +79,9 @@ class _Pass:
         """Those that are not decided about, because that failed."""
         nodes = (world.nodes if demands.weighs else None) or Nodes()
         self.node_index = memo.node_index = memo.node_index.after(nodes)
-        known, makes, index = memo.neighbours, demands.makes, self.node_index
-        if known is None or known.makes != makes or known.node_classes != index.classes:
-            known, memo.parts = Neighbours(makes, index), {}
+        known, counts, index = memo.neighbours, demands.service_counts, self.node_index
+        if known is None or known.service_counts != counts or known.node_classes != index.classes:
+            known, memo.parts = Neighbours(counts, index), {}
         elif came_or_went or index.changed is None:
             memo.parts = {}
         self.neighbours = memo.neighbours = known
@@ -120,17 +120,17 @@ class _Pass:
 
     def _plans(self) -> tuple[Plan, ...]:
         """The same objects as last time where nothing changed."""
-        ruled = self.demands.ruled
+        drafted = self.demands.drafted
         unchanged = {at for part in self.memo.parts.values() for at in (*part.drafts, *part.undecided)}
-        for at in {*self.changed, *self.drafts, *self.undecided, *(ruled - unchanged)}:
+        for at in {*self.changed, *self.drafts, *self.undecided, *(drafted - unchanged)}:
             known, draft = self.demands.all[at], self.drafts.get(at)
-            ruling: object = draft.ruling if draft is not None and any(draft.ruling) else None
-            ruling = self.undecided.get(at, ruling)
-            if known.ruling != ruling:
+            plan_inputs: object = draft.plan_inputs if draft is not None and any(draft.plan_inputs) else None
+            plan_inputs = self.undecided.get(at, plan_inputs)
+            if known.plan_inputs != plan_inputs:
                 made = self._plan(at, draft or Draft(known.demand))
                 known.plan = known.plan if known.plan == made else made
-                known.ruling = ruling
-                (ruled.add if known.weighed and ruling is not None else ruled.discard)(at)
+                known.plan_inputs = plan_inputs
+                (drafted.add if known.weighed and plan_inputs is not None else drafted.discard)(at)
                 self.demands.plans[at] = known.plan
         return tuple(self.demands.plans)
 
@@ -176,9 +176,9 @@ class _Pass:
     def _holds(self, part: _Part) -> bool:
         """Whether the part is as it was, given that none of its services and nodes changed."""
         in_time = not part.until or self.world.now < part.until
-        return part.settled and in_time and part.seen == self._seen(heeds_binds=part.seen[-1] is not None)
+        return part.settled and in_time and part.inputs == self._inputs(heeds_binds=part.inputs[-1] is not None)
 
-    def _seen(self, *, heeds_binds: bool) -> tuple[object, ...]:
+    def _inputs(self, *, heeds_binds: bool) -> tuple[object, ...]:
         binds = (self.world.last_bind, self.world.memory.last_bind) if heeds_binds else None
         return self.evicted, self.probing, binds
 
@@ -211,7 +211,7 @@ class _Pass:
         waiting = list(drafts.values())
 
         @cache  # most decisions evict nothing and never call this
-        def all_drafts(most: float) -> list[Draft]:
+        def drafts_of_part(most: float) -> list[Draft]:
             positions = [at for at in self._positions[number] if at not in self.undecided]
             if all(known[at].demand.priority > most for at in positions):
                 return []
@@ -220,24 +220,24 @@ class _Pass:
 
         placement = Placement(self.node_index, now=world.now, due_back=world.policy.due_back)
         drained = [seat for draft in waiting for member in draft.demand.drained for seat in member.instance.seats]
-        placement.grant([*self.evicted, *drained])
+        placement.count_freed([*self.evicted, *drained])
         part_of, nodes = self.neighbours.part_of_class, self.node_index.nodes
         unusual = any(part_of.get(nodes[at].node_class) == number for at in self.node_index.unusual)
         room_to_come = bool(self.evicted or drained) or unusual
-        sources = Sources(placement, world, all_drafts, room_to_come=room_to_come)
-        seen = self._seen(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
+        sources = Sources(placement, world, drafts_of_part, room_to_come=room_to_come)
+        inputs = self._inputs(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         arbitration = Arbitration(drafts, sources, probing=self.probing)
         arbitration.run()
         self.probing = arbitration.minimums.probing
-        return self._part(drafts, waiting, seen)
+        return self._part(drafts, waiting, inputs)
 
     def _draft(self, at: int) -> Draft:
         demand, neighbours = self.demands.all[at].demand, self.neighbours
         return Draft(demand, neighbours.classes[demand.requests], shares=neighbours.shares(demand.requests))
 
-    def _part(self, drafts: dict[int, Draft], active: list[Draft], seen: tuple[object, ...]) -> _Part:
+    def _part(self, drafts: dict[int, Draft], active: list[Draft], inputs: tuple[object, ...]) -> _Part:
         moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.world)]
-        if any(draft.again for draft in drafts.values()):
+        if any(draft.decide_again for draft in drafts.values()):
             moments.append(self.world.now + 0.001)  # at once: more is possible now
         overdue = list(self.node_index.overdue_from(self.world.policy.due_back))
         moments += overdue if any(draft.demand.lacks_minimum for draft in active) else ()
@@ -246,7 +246,7 @@ class _Pass:
             tally=_tally_of(drafts.values(), active, self.world),
             recheck_at=self._first(moments),
             until=self._first([*moments, *overdue]),
-            seen=seen,
+            inputs=inputs,
             settled=all(draft.outcome() is draft.demand.seen for draft in drafts.values()),
         )
 

@@ -50,7 +50,7 @@ class Demand:
         self.completes: set[str] = set()
         self.half_made: set[str] = set()
         """Uids of instances that have live pods and lack something: those that get it, those in hands that cannot."""
-        self.loose: list[Member] = []
+        self.irrevocable: list[Member] = []
         """Instances bound in part, or completed now: their unbound pods cannot be revoked."""
         for group in self.groups.values():
             if group.released:
@@ -63,13 +63,13 @@ class Demand:
         """Every group runs at least its minimum."""
         self.minimum: dict[str, int] = {}
         """Group -> instances that the minimum lacks beside those that are bound and have a slot."""
-        self.fixed: list[Member] = []
+        self.bound_in_part: list[Member] = []
         """Instances of the minimum that are bound in part."""
         for name, number in smallest.items() if weighs and not self.serves else ():
             self._lack(name, number)
-        self.lacks_minimum = bool(self.fixed) or any(self.minimum.values())
+        self.lacks_minimum = bool(self.bound_in_part) or any(self.minimum.values())
         """Something of its minimum is to be bound."""
-        self.spares = {
+        self.scale_up_candidates = {
             name: sorted(
                 (m for m in self.candidates.get(name, ()) if m.state is State.HELD), key=state.is_made, reverse=True
             )
@@ -129,12 +129,12 @@ class Demand:
             if member.has_slot and group.keeps(member):
                 self.completes.add(member.uid)
             elif not member.has_slot and group.has_place_for(member) and not gives_way:
-                group.seat(member)
+                group.give_place(member)
                 self.completes.add(member.uid)
-                self.loose.append(member)
+                self.irrevocable.append(member)
             elif member.in_hands:
                 self.half_made.add(member.uid)
-        self.loose += [member for member in group.released if member.lacks_binds]
+        self.irrevocable += [member for member in group.released if member.lacks_binds]
 
     def _lack(self, name: str, number: int) -> None:
         """What is missing of the smallest ratio beside what is bound and has a slot; of that, what is bound in part."""
@@ -143,23 +143,23 @@ class Demand:
         bound += [m for m in group.released if m.uid in self.completes and not m.has_slot]
         parts = state.in_order(m for m in bound if m.in_part or not m.has_slot) if bound else []
         self.minimum[name] = max(0, number - group.running - len(bound))
-        self.fixed += parts[: max(0, number - group.running - (len(bound) - len(parts)))]
+        self.bound_in_part += parts[: max(0, number - group.running - (len(bound) - len(parts)))]
 
     @property
-    def is_at_rest(self) -> bool:
+    def nothing_to_weigh(self) -> bool:
         """Nothing of it is to be weighed: the short cut for nearly all services at nearly all times."""
         memory = self.memory
-        waits = memory.turn_since or memory.failures or memory.short_since or memory.held_since or memory.victims
-        moves = self.lacks_minimum or self.hands or self.loose or self.has_turns or not self.serves or self.drained
-        return not (moves or waits) and not any(
+        clocks = memory.turn_since or memory.failures or memory.short_since or memory.held_since or memory.victims
+        unbound = self.lacks_minimum or self.hands or self.irrevocable or self.has_turns or not self.serves
+        return not (unbound or self.drained or clocks) and not any(
             self.candidates.get(name) for name, group in self.groups.items() if group.wants
         )
 
     @cached_property
-    def same(self) -> object:
+    def room_key(self) -> object:
         """Equal for services that find the same answer when they ask for room: many are of the same make, and nothing
         of them is bound. None where more plays a part."""
-        if self.fixed or self.has_turns or self.bound or not self.minimum:
+        if self.bound_in_part or self.has_turns or self.bound or not self.minimum:
             return None
         requested = []
         for name, number in self.minimum.items():
@@ -185,7 +185,7 @@ class Demand:
     @property
     def jobs(self) -> str:
         """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
-        moves = self.minimum or self.hands or self.loose or not self.serves
+        moves = self.minimum or self.hands or self.irrevocable or not self.serves
         hangs = self.target is not None and not self.paused and (moves or self.seen.jobs)
         return self._fingerprint if hangs else ""
 

@@ -26,7 +26,7 @@ class _Known(msgspec.Struct, eq=False):
     weighed: bool
     """Against the others; it decides alone if not."""
     plan: Plan | None = None
-    ruling: object = ""
+    plan_inputs: object = ""
     """What the plan depends on beside the demand: None where nothing was said; "" while the plan is of another one."""
     failed: NotDecided | None = None
     """Why it could not be looked at."""
@@ -41,12 +41,12 @@ class Demands:
         self.all: list[_Known] = []
         self.plans: list[Plan] = []
         """What was decided about each of them, as soon as it is."""
-        self.makes: Counter[Requests] = Counter()
+        self.service_counts: Counter[Requests] = Counter()
         """How many of the weighed services ask for the same."""
         self.active: set[int] = set()
         """Something of it is to be weighed."""
         self.assumed: set[int] = set()
-        self.ruled: set[int] = set()
+        self.drafted: set[int] = set()
         """It was weighed, and more was said about it than follows from the demand."""
         self.probed: set[int] = set()
         """A probe of its minimum is remembered."""
@@ -108,14 +108,14 @@ class Demands:
     def _align(self, world: World) -> list[int]:
         """Services came or went: the known ones are found by their keys."""
         known = {each.demand.service.key: each for each in self.all}
-        self.makes, self.serving = Counter(), 0
+        self.service_counts, self.serving = Counter(), 0
         for kept in (self.active, self.assumed, self.probed, self._until, self._unsettled):
             kept.clear()
         before = [known.get(service.key) for service in world.services]
         self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
         for at in range(len(self.all)):
             self._count(at, 1)
-        self.ruled = {at for at, each in enumerate(self.all) if each.weighed and each.ruling is not None}
+        self.drafted = {at for at, each in enumerate(self.all) if each.weighed and each.plan_inputs is not None}
         self.plans = [each.plan for each in self.all]  # type: ignore[misc]  # those without one are changed
         return [at for at, each in enumerate(self.all) if each is not before[at]]
 
@@ -156,12 +156,12 @@ class Demands:
         known = self.all[at]
         demand = known.demand
         if known.weighed:
-            self.makes[demand.requests] += sign
-            if not self.makes[demand.requests]:
-                del self.makes[demand.requests]
+            self.service_counts[demand.requests] += sign
+            if not self.service_counts[demand.requests]:
+                del self.service_counts[demand.requests]
             self.serving += sign * demand.serves
         for kept, belongs in (
-            (self.active, known.weighed and not demand.is_at_rest),
+            (self.active, known.weighed and not demand.nothing_to_weigh),
             (self.assumed, demand.service.assumed),
             (self.probed, known.weighed and demand.memory.probe_since > 0),
             (self._unsettled, demand.memory is not demand.seen),

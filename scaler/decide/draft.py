@@ -46,10 +46,10 @@ class Draft:
         """Uids of the instances of its minimum, where one is reserved, tried or alone."""
         self.short = False
         """Something beyond its minimum is missing that its own running surplus would make room for."""
-        self.again = False
+        self.decide_again = False
         """What was decided makes more possible at once."""
 
-    def near(self, other: Draft) -> bool:
+    def shares_nodes_with(self, other: Draft) -> bool:
         """Whether some node could run pods of both."""
         return other is self or not self.classes.isdisjoint(other.classes)
 
@@ -105,7 +105,7 @@ class Draft:
         return bool(self._changed or self.admitted or self.revoked)
 
     @property
-    def ruling(self) -> tuple[Collection[str], ...]:
+    def plan_inputs(self) -> tuple[Collection[str], ...]:
         """All that the plan depends on beside the demand."""
         return self.admitted, self.revoked, self.stays, self.waits, self.evicted
 

@@ -185,9 +185,9 @@ class Group(msgspec.Struct, eq=False):
         """Give a place to an instance that is admitted."""
         self.admitted += 1
         self.beside += self.taken >= self.target
-        self.seat(member)
+        self.give_place(member)
 
-    def seat(self, member: Member) -> None:
+    def give_place(self, member: Member) -> None:
         """Give a place to an instance that has none."""
         rollout = self._rollout_of(member)
         self.taken += 1

@@ -116,11 +116,11 @@ class Minimums:
             turn.had_turn(draft, unbound)
             draft.remember(turn_since=self.world.now)
             return other
-        if self.has_to_end(draft, draft.memory, held=bool(held_beside(draft, found.members))):
+        if self.has_to_end(draft, draft.memory, own_waits=bool(held_beside(draft, found.members))):
             clock = turn.ended(draft.memory, self.world)
             draft.remember(made=None, ended_at=self.world.now, short_since=0.0, **clock)
             turn.had_turn(draft, unbound)
-            draft.again = True
+            draft.decide_again = True
             for member in draft.demand.members:
                 if not member.in_part:
                     draft.remember_of(member.uid, turn_over=False)
@@ -140,28 +140,28 @@ class Minimums:
             candidates.sort(key=lambda m: (m.uid in had or draft.of(m.uid).turn_over, draft.of(m.uid).turns > 0))
             by_group.append(combinations(candidates, number))
         for chosen in one_of_each(by_group):
-            members = [*draft.demand.fixed, *chosen]
+            members = [*draft.demand.bound_in_part, *chosen]
             if any(m.uid not in had and not draft.of(m.uid).turn_over for m in chosen):
                 reservation = self.placement.reserve(requests_of(members))
                 if isinstance(reservation, Reservation):
                     return Minimum(members, Room.FREE, reservation)
         return None
 
-    def has_to_end(self, draft: Draft, memory: turn.Clock, *, held: bool) -> bool:
+    def has_to_end(self, draft: Draft, memory: turn.Clock, *, own_waits: bool) -> bool:
         """Whether a turn of this service that is over by the clock ends: something waits; `held`: something of its own
         does. While the scheduler binds nothing anywhere, it ends only for a minimum of the same or a higher priority,
         and for anything else after the longest backoff."""
-        for_any = held
+        something_waits = own_waits
         for other in self.drafts:
-            if other is draft or not draft.near(other):
+            if other is draft or not draft.shares_nodes_with(other):
                 continue
             if self._waits_for_minimum(other):
                 if other.demand.priority >= draft.demand.priority:
                     return True
-                for_any = True
-            elif not for_any:
-                for_any = self._waits_to_scale_up(other)
-        return for_any and turn.begins_anew(memory, self.world)
+                something_waits = True
+            elif not something_waits:
+                something_waits = self._waits_to_scale_up(other)
+        return something_waits and turn.begins_anew(memory, self.world)
 
     def _waits_for_minimum(self, draft: Draft) -> bool:
         demand = draft.demand
@@ -175,15 +175,15 @@ class Minimums:
         if draft.demand.lacks_minimum or draft.demand.paused:
             return False
         hands = any(m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands)
-        return hands or any(spares(draft, name, self.world) for name in draft.demand.spares)
+        return hands or any(startable(draft, name, self.world) for name in draft.demand.scale_up_candidates)
 
     # Where no source suffices
 
     def too_large(self, draft: Draft) -> Shortage | None:
         """Why it would not fit even if all nodes were empty and well; None when some set of its instances does."""
-        demand, same = draft.demand, draft.demand.same or draft
-        if same in self._sizes:
-            return self._sizes[same]
+        demand, key = draft.demand, draft.demand.room_key or draft
+        if key in self._sizes:
+            return self._sizes[key]
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in demand.rule.smallest.counts.items() if demand.rule else ():
             live = [member for member in demand.groups[name].members if member.is_live]
@@ -196,7 +196,7 @@ class Minimums:
                 first = None
                 break
             first = first or found
-        self._sizes[same] = first
+        self._sizes[key] = first
         return first
 
     @cached_property
@@ -210,6 +210,7 @@ class Minimums:
             return self._alone_or_give_up(draft, why)
         memory, now = draft.memory, self.world.now
         chosen = draft.demand.first()
+        missing = [*draft.demand.bound_in_part, *chosen]
         patient = now - memory.held_since < turn.probe_after(memory, self.world.policy)
         if turn.is_probing(memory, self.world):
             return self._try(draft, chosen)
@@ -217,7 +218,7 @@ class Minimums:
             draft.remember(probe_since=0.0, probes=memory.probes + 1, held_since=now)
         elif not memory.held_since:
             draft.remember(held_since=now)
-        elif not (patient or self.probing) and self.placement.sums_suffice(requests_of([*draft.demand.fixed, *chosen])):
+        elif not (patient or self.probing) and self.placement.sums_suffice(requests_of(missing)):
             self.probing = True
             draft.remember(probe_since=now)
             return self._try(draft, chosen)
@@ -237,7 +238,7 @@ class Minimums:
             return self._give_up(draft, why)
         draft.remember(turn_since=0.0)
         hands = [member for member in draft.demand.hands if member.uid not in draft.revoked]
-        draft.chosen = {member.uid for member in draft.demand.fixed if self._has_room(member)}
+        draft.chosen = {member.uid for member in draft.demand.bound_in_part if self._has_room(member)}
         for name, number in draft.demand.minimum.items():
             candidates = draft.demand.candidates[name]
             alive = (m for m in candidates if m.state is not State.TERMINATING)
@@ -289,9 +290,9 @@ def held_beside(draft: Draft, chosen: Sequence[Member]) -> list[Member]:
     return [m for m in others if m.state is State.HELD]
 
 
-def spares(draft: Draft, group: str, world: World) -> Sequence[Member]:
+def startable(draft: Draft, group: str, world: World) -> Sequence[Member]:
     """Held instances that could start now, those that failed least first."""
-    held = draft.demand.spares.get(group)
+    held = draft.demand.scale_up_candidates.get(group)
     if held is None:  # it does not serve, and scales nothing up
         held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
     if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):

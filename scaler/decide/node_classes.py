@@ -204,15 +204,15 @@ class Neighbours:
     `makes`: how many services there are of each make, at rest or not, of those that are weighed against each other.
     """
 
-    def __init__(self, makes: Counter[Requests], nodes: NodeIndex) -> None:
-        self.makes, self.node_classes = makes.copy(), nodes.classes
-        self.classes = {requests: frozenset[NodeClass]().union(*map(nodes.classes_for, requests)) for requests in makes}
+    def __init__(self, counts: Counter[Requests], nodes: NodeIndex) -> None:
+        self.service_counts, self.node_classes = counts.copy(), nodes.classes
+        self.classes = {each: frozenset[NodeClass]().union(*map(nodes.classes_for, each)) for each in counts}
         """Classes of nodes that services of each make may run on."""
         self.part, self.part_of_class = _parts(self.classes)
         """The number of the part that services of each make belong to, and nodes of each class."""
         self._services = Counter[int]()
         """How many services belong to each part."""
-        for requests, number in makes.items():
+        for requests, number in counts.items():
             self._services[self.part[requests]] += number
 
     def shares(self, requests: Requests) -> bool:

@@ -110,10 +110,10 @@ class Placement:
         reservation.placed = []
         self._unfit.clear()
 
-    def grant(self, pods: Iterable[tuple[str, PodRequest]], sign: int = 1) -> None:
+    def count_freed(self, pods: Iterable[tuple[str, PodRequest]], sign: int = 1) -> None:
         """The room of these pods on these nodes counts as `FREED`; on nodes that are not schedulable it does not. With
         sign -1 it does not count any more: nothing may be reserved on it."""
-        self._trial.grant(pods, sign)
+        self._trial.count_freed(pods, sign)
         self._unfit.clear()
 
     def breadth(self, pods: PodRequests) -> int:

@@ -26,7 +26,7 @@ from scaler.rules.rule import Trade
 MOST_SETS = 16
 """So many sets of candidates are tried for one source of room."""
 
-AllDrafts = Callable[[float], Sequence[Draft]]
+DraftsOfPart = Callable[[float], Sequence[Draft]]
 """Drafts of all services that share nodes with each other; none if all have a higher priority than the given one."""
 
 
@@ -61,24 +61,24 @@ class Minimum(msgspec.Struct, eq=False):
 class Sources:
     """Where the minimums of one decision find room."""
 
-    def __init__(self, placement: Placement, world: World, all_drafts: AllDrafts, *, room_to_come: bool) -> None:
+    def __init__(self, placement: Placement, world: World, drafts_of_part: DraftsOfPart, *, room_to_come: bool) -> None:
         """`room_to_come`: something may end or return that leaves room."""
         self.placement, self.world = placement, world
-        self._all_drafts, self.room_to_come = all_drafts, room_to_come
+        self._drafts_of_part, self.room_to_come = drafts_of_part, room_to_come
         self.unfit: dict[object, Shortage] = {}
         """What no source of room suffices for stays so until something is cancelled or granted."""
 
     def find(self, draft: Draft) -> Minimum | Shortage:
         """On the first source that suffices; the shortage is that of free room."""
-        same = None if draft.memory.victims else draft.demand.same
-        known = self.unfit.get(same) if same is not None else None
+        key = None if draft.memory.victims else draft.demand.room_key
+        known = self.unfit.get(key) if key is not None else None
         if known is not None:
             return known
         found = self._on_free_room(draft)
         if isinstance(found, Shortage):
             found = self._on_other_room(draft) or found
-        if isinstance(found, Shortage) and same is not None:
-            self.unfit[same] = found
+        if isinstance(found, Shortage) and key is not None:
+            self.unfit[key] = found
         return found
 
     def _on_free_room(self, draft: Draft) -> Minimum | Shortage:
@@ -95,7 +95,7 @@ class Sources:
         demand = draft.demand
         first = demand.first()
         by_itself = (member.unbound for name in demand.minimum for member in demand.candidates[name])
-        tried = map(self.placement.fits, chain([requests_of([*demand.fixed, *first])], by_itself))
+        tried = map(self.placement.fits, chain([requests_of([*demand.bound_in_part, *first])], by_itself))
         found = next(filter(None, tried), None)
         return found or Shortage(PodRequest(), len(first), 0, PODS)
 
@@ -130,7 +130,7 @@ class Sources:
     def _sets(self, draft: Draft, room: Room, *, freed: bool = False) -> Iterator[list[Member]]:
         """What is bound in part, with sets of candidates in their order, each kind of set once; none with one that fits
         nowhere by itself, so that the next one goes. With `freed` more room may be there than it seems."""
-        if draft.demand.same is not None and not draft.has_changes:
+        if draft.demand.room_key is not None and not draft.has_changes:
             return iter([draft.demand.first()])  # whichever it is makes no difference to room
         ends = room >= Room.TO_COME
         by_group: list[Iterable[Sequence[Member]]] = []
@@ -141,7 +141,7 @@ class Sources:
             candidates = [m for m in found if m.unbound in fits]
             alike = len({(m.unbound, m.state is State.TERMINATING, draft.of(m.uid).turns > 0) for m in candidates}) < 2
             by_group.append(combinations(candidates[:number] if alike else candidates, number))
-        return ([*draft.demand.fixed, *chosen] for chosen in one_of_each(by_group))
+        return ([*draft.demand.bound_in_part, *chosen] for chosen in one_of_each(by_group))
 
     def make_room(self, members: list[Member], room: Room, victims: Sequence[Victim]) -> Minimum | None:
         """Reserve beside what the fewest of these victims leave; what they leave over is to come for every service."""
@@ -149,11 +149,11 @@ class Sources:
         if not self._suffices(pods, room, victims):
             return None
         few = self._fewest(pods, room, victims)
-        self.placement.grant(pods_of(few))
+        self.placement.count_freed(pods_of(few))
         self.unfit.clear()
         found = self.placement.reserve(pods, room)
         if isinstance(found, Shortage):  # the search was given up
-            self.placement.grant(pods_of(few), -1)
+            self.placement.count_freed(pods_of(few), -1)
             return None
         for victim in few:
             victim.draft.nominated.add(victim.member.uid)
@@ -171,9 +171,9 @@ class Sources:
         return chosen
 
     def _suffices(self, pods: PodRequests, room: Room, victims: Collection[Victim]) -> bool:
-        self.placement.grant(pods_of(victims))
+        self.placement.count_freed(pods_of(victims))
         fits = self.placement.fits(pods, room) is None
-        self.placement.grant(pods_of(victims), -1)
+        self.placement.count_freed(pods_of(victims), -1)
         return fits
 
     # Victims
@@ -181,7 +181,7 @@ class Sources:
     def victims_of(self, draft: Draft) -> list[Victim]:
         """What was evicted for this service before and is not gone."""
         uids = draft.memory.victims
-        others = self._all_drafts(math.inf) if uids else ()
+        others = self._drafts_of_part(math.inf) if uids else ()
         found = {m.uid: Victim(other, m) for other in others for m in other.demand.members if m.uid in uids}
         return [found[uid] for uid in uids if uid in found]
 
@@ -195,7 +195,7 @@ class Sources:
     def surplus(self, draft: Draft) -> tuple[list[Victim], list[Victim]]:
         """Own instances that may be evicted for what a service misses, useless and running: none that is completed."""
         useless, running = self._surplus(draft, self._helpful(draft))
-        return [victim for victim in useless if victim.member not in draft.demand.fixed], running
+        return [victim for victim in useless if victim.member not in draft.demand.bound_in_part], running
 
     def _victims_of_others(self, draft: Draft) -> list[Victim]:
         """What may be evicted for a minimum, cheapest first: lower priority, not running before running, newest."""
@@ -203,8 +203,8 @@ class Sources:
         if policy.preempt is Preempt.NEVER:
             return []
         helpful, found = self._helpful(draft), list[Victim]()
-        for other in self._all_drafts(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)):
-            if other is not draft and draft.near(other) and _may_lose(other, draft, policy):
+        for other in self._drafts_of_part(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)):
+            if other is not draft and draft.shares_nodes_with(other) and _may_lose(other, draft, policy):
                 found += chain(*self._surplus(other, helpful))
         found.sort(key=lambda one: age(one.member), reverse=True)
         found.sort(key=lambda one: (one.draft.demand.priority, one.runs))
@@ -214,7 +214,7 @@ class Sources:
         """Classes of nodes that some pod which the service misses may run on."""
         minimum, by_group = draft.demand.minimum, draft.demand.candidates
         candidates = (m for name, found in by_group.items() if minimum.get(name) or draft.demand.serves for m in found)
-        return self.placement.nodes.classes_for(requests_of([*draft.demand.fixed, *candidates]))
+        return self.placement.nodes.classes_for(requests_of([*draft.demand.bound_in_part, *candidates]))
 
     def _surplus(self, draft: Draft, helpful: Collection[NodeClass]) -> tuple[list[Victim], list[Victim]]:
         """Bound instances beyond the minimum with a pod on a node of these classes, newest first: those of no use

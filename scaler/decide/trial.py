@@ -79,7 +79,7 @@ class NodeState:
             self.left = (added[0], added[1], added[2], added[3])
             self._narrow()
 
-    def grant(self, amounts: PodAmounts, sign: int) -> None:
+    def count_freed(self, amounts: PodAmounts, sign: int) -> None:
         free, *more = self.whole
         freed, to_come, away = (plus(one, amounts, sign) for one in more)
         self.whole = (free, freed, to_come, away)
@@ -151,13 +151,14 @@ class Trial:
             self.states[index] = NodeState(self.nodes.nodes[index].levels(self._now, self._due_back))
         return self.states[index]
 
-    def grant(self, pods: Iterable[tuple[str, PodRequest]], sign: int) -> None:
+    def count_freed(self, pods: Iterable[tuple[str, PodRequest]], sign: int) -> None:
         """The room of these pods on these nodes counts as `FREED`; with sign -1, no more."""
         nodes, index = self.nodes.nodes, self.nodes.resources
         for name, request in pods:
             at = bisect_left(nodes, name, key=lambda node: node.name)
             if at < len(nodes) and nodes[at].name == name and nodes[at].schedulable:
-                self._state(at).grant(tuple((index[what], n) for what, n in request.requests if what in index), sign)
+                amounts = tuple((index[what], n) for what, n in request.requests if what in index)
+                self._state(at).count_freed(amounts, sign)
                 self._log.append(at)
         for pod_class in self.pod_classes.values():
             pod_class.places = {}

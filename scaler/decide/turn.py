@@ -164,7 +164,7 @@ def settle(draft: Draft, world: World) -> None:
         draft.remember(turn_since=0.0, made=None, short_since=0.0, victims=(), held_since=0.0, probe_since=0.0)
     if not draft.memory.turn_since and draft.memory.made is not None:
         draft.remember(made=None)
-    if demand.has_turns or demand.hands or demand.loose or draft.has_changes:
+    if demand.has_turns or demand.hands or demand.irrevocable or draft.has_changes:
         for member in demand.members:
             uid, one = member.uid, draft.of(member.uid)
             of_minimum = uid in draft.chosen

@@ -84,7 +84,7 @@ MUTANTS = (
            "self._pods.drop(instance, record.name)", "pass", "gated rollout"),
     Mutant("revisions are not told apart", instances, "newest != membership.revision", "False", "rollout"),
     # where services are in each other's way
-    Mutant("a turn never ends while others wait", minimum, "for_any = held", "return False",
+    Mutant("a turn never ends while others wait", minimum, "something_waits = own_waits", "return False",
            "story unbound 2 L5"),
     Mutant("what ends is waited for for ever", nodes, "deadline + due_back > now", "True", "story never-ending 5 L5"),
     Mutant("evicts whom it may not", reservations, "return theirs < own", "return True", "story preempting 4 S3"),

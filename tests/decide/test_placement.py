@@ -220,8 +220,8 @@ def test_each_sort_of_room_is_reserved_exactly_when_all_reservations_can_be_kept
 ) -> None:
     of, kept = placement(*some, now=10.0, due_back=5.0), list[Reservation]()
     of.fits(*steps[0][:2])
-    of.grant([(f"n{at:03}", pod) for at, pod in [*granted, *withdrawn]])
-    of.grant([(f"n{at:03}", pod) for at, pod in withdrawn], -1)
+    of.count_freed([(f"n{at:03}", pod) for at, pod in [*granted, *withdrawn]])
+    of.count_freed([(f"n{at:03}", pod) for at, pod in withdrawn], -1)
     left = [levels(each, 10.0, 5.0, [pod for at, pod in granted if at == number]) for number, each in enumerate(some)]
     for pods, room, cancelled in steps:
         if cancelled < len(kept):
@@ -441,12 +441,12 @@ def test_granted_room_counts_until_it_is_withdrawn() -> None:
     of = placement(node(A, 0), node(A, 0, cordoned=True))
     victims = [("n000", ask(8)), ("n001", ask(8)), ("unknown", ask(8))]
     assert not fits(of, ask(8), room=Room.FREED)
-    of.grant(victims)
+    of.count_freed(victims)
     assert not fits(of, ask(8))
     assert reserved(of, (ask(8), 1), room=Room.FREED).waits_for == ("n000",)
     of = placement(node(A, 0))
-    of.grant(victims)
-    of.grant(victims, -1)
+    of.count_freed(victims)
+    of.count_freed(victims, -1)
     assert not fits(of, ask(8), room=Room.FREED)
 
 
