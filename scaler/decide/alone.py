@@ -1,8 +1,8 @@
-"""Services that are not weighed against others. Those that decide alone: where nodes may not be read, or their rule
-says so, or their jobs name no rule. And those at which deciding fails, which cost the others nothing.
+"""Services that are not weighed against others. First: services that decide alone, because nodes may not be read, the
+rule says so, or the jobs name no rule. Second: services at which deciding fails; the other services are decided about.
 
-Every place of the target is given away at once. What is in the scheduler's hands and beyond the target is revoked while
-something is missing that it could keep from a node: it is not known what is free.
+A service that decides alone gives away every place of the target at once. What is free is not known, so an instance in
+hands beyond the target is revoked while an instance of the target is missing: both may need the same node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scaler.decide.world import Note, Plan, Policy, Reason, Service, ServiceKey,
 
 
 def decide_alone(draft: Draft, now: float) -> None:
-    """Fill the draft."""
+    """Fill the draft of a service that decides alone."""
     demand = draft.demand
     if demand.target is None:
         if not demand.service.key.rule:
@@ -29,13 +29,13 @@ def decide_alone(draft: Draft, now: float) -> None:
         return
     if demand.paused:
         return
-    # Whether an instance of the target is missing that needs room: what is bound and merely does not run needs none.
+    # Whether the target lacks an instance that needs room. A bound instance that does not run needs no room.
     missing = any(
         group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound) < group.target
         for group in demand.groups.values()
     )
     chosen = {name: _chosen(draft, name) for name, group in demand.groups.items() if group.wants}
-    # An instance whose creation was refused is tried again alone: its partners are admitted when it has pods.
+    # An instance whose creation was refused is tried again first, alone: the others are admitted when it has pods.
     refused = next((m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None)
     alone = None if demand.serves else refused
     for name, group in demand.groups.items():
@@ -52,7 +52,7 @@ def decide_alone(draft: Draft, now: float) -> None:
 
 
 def _chosen(draft: Draft, name: str) -> list[Member]:
-    """Those that can start now get the places; what is left is kept for those whose pods are yet to come."""
+    """Held candidates that get a place: those that can start now, then those whose pods do not exist yet."""
     group, chosen = draft.demand.groups[name].copy(), []
     held = (member for member in draft.demand.candidates[name] if member.state is State.HELD)
     for member in sorted(held, key=is_made, reverse=True):
@@ -66,7 +66,7 @@ def _without_rule(draft: Draft, now: float) -> None:
     """Jobs that name no rule (MindIE's controller and coordinator) have nothing to wait for."""
     for member in draft.demand.members:
         instance = member.instance
-        # A training job above all is not ours, whatever it lacks; what others make was never held.
+        # Left alone: an instance with a label problem (a training job), and an instance of others, never held.
         if instance.label_problem or not instance.made_by_us or member.step is not None:
             continue
         if member.state is State.HELD and why_not_admissible(member, now) is None:
@@ -87,20 +87,20 @@ def _revoke(draft: Draft, name: str, group: Group, *, missing: bool) -> None:
 
 
 PAUSE = 300.0
-"""Seconds until it is tried again although nothing of it changed."""
+"""Seconds until a failed service is decided about again although it did not change."""
 MOST_FAILING = 4
-"""Services that are looked for in one part at a time; then the whole part waits."""
+"""The largest number of failing services that are searched for in one part; after that the whole part waits."""
 
 
 class NotDecided(msgspec.Struct, frozen=True):
-    """Why deciding about a service failed, and until when it is not tried again."""
+    """Why deciding about a service failed, and until when it is left out."""
 
     words: str = ""
     until: float = 0.0
 
 
 def not_decided(error: Exception, now: float) -> NotDecided:
-    """With the innermost place in our code."""
+    """The error in words, with the innermost module and line."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         place = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
@@ -109,25 +109,25 @@ def not_decided(error: Exception, now: float) -> NotDecided:
 
 
 def nothing_of(service: Service, seen: ServiceMemory, failed: NotDecided, policy: Policy) -> Demand:
-    """It asks for nothing, and what was remembered of it stays."""
+    """A demand for nothing, in place of one that could not be made. The memory of the service stays as it is."""
     demand = Demand(Service(service.key, ()), ServiceMemory(), failed.until - PAUSE, policy)
     demand.service, demand.seen, demand.memory, demand.until = service, seen, seen, failed.until
     return demand
 
 
 def left_alone(key: ServiceKey, failed: NotDecided) -> Plan:
-    """The plan that does and says nothing else."""
+    """A plan without actions and verdicts, with one note that says why."""
     words = f"deciding about this service failed, it is left as it is: {failed.words}"
     return Plan(key, -1, {}, False, {}, (), notes=(Note(Warning.NOT_DECIDED, words),))
 
 
 def why_not_decided(plan: Plan) -> str:
-    """Why nothing was decided about the service; "" when something was."""
+    """Why deciding about the service failed; "" when it did not fail."""
     return next((note.message for note in plan.notes if note.warning is Warning.NOT_DECIDED), "")
 
 
 def first_failing(positions: Sequence[int], attempt: Callable[[Sequence[int]], object]) -> int:
-    """The first of these without which all before it can be decided about, given that all together cannot."""
+    """The first position at which `attempt` fails for the positions up to it. It has to fail for all positions."""
 
     def fails(number: int) -> bool:
         try:

@@ -1,6 +1,6 @@
 """Several services on the same nodes: section 3b of the contract.
 
-    keep what cannot be revoked -> reserve minimums, in order -> revoke scale-ups -> release minimums -> scale up
+    reserve what cannot be revoked -> reserve minimums, in order -> revoke scale-ups -> release minimums -> scale up
 
 Minimums reserve room, whole or not at all, and may preempt scale-ups. Scale-ups use what is left. A reservation that
 makes no progress ends.
@@ -22,11 +22,11 @@ from scaler.decide.world import Reason, State, World
 
 
 class Arbitration:
-    """One decision over all services that are weighed against each other."""
+    """One decision about the services of one part."""
 
     def __init__(self, drafts: dict[int, Draft], sources: Sources, *, probing: bool) -> None:
-        """`drafts`: of services with something to weigh; those of which something may be evicted are added. `probing`:
-        some minimum is tried without a reservation."""
+        """`drafts`: of services with something to weigh; drafts of services with possible victims are added on the way.
+        `probing`: the minimum of some service is probed now."""
         self.all = drafts
         self.drafts = sorted(
             drafts.values(), key=lambda each: (-each.demand.priority, each.demand.oldest, each.demand.name)
@@ -35,18 +35,18 @@ class Arbitration:
         self.minimums = Minimums(sources, self.drafts, probing=probing)
         self.reserved: list[tuple[Draft, Minimum]] = []
         self._hands: list[Draft] = []
-        """Services of which something in the scheduler's hands has a reservation."""
+        """Services that have an instance in hands with a reservation."""
         self._in_hands: Counter[PodRequest] = Counter()
-        """The requests of all these pods."""
+        """Pod requests of all these instances."""
         self._no_room: dict[PodRequests, Why] = {}
-        """What does not fit any more, or could spoil a reservation, once only scale-ups are left."""
+        """Pod requests of scale-ups that found no room in step 5, with the reason: the room only gets less."""
         self._kept: dict[str, Reservation] = {}
-        """Uid -> room of what cannot be revoked."""
+        """Uid of an instance that cannot be revoked -> its reservation."""
         self._gone: list[tuple[Draft, Member]] = []
         """Instances that this decision revokes."""
 
     def run(self) -> None:
-        """What has happened, the five steps, and what is left to remember."""
+        """Update turns, then the five steps, then the last changes of the memory."""
         for draft in self.drafts:
             in_time = draft.memory.backoff_until or draft.demand.has_turns
             back_at = self.placement.nodes.back_at(draft.classes) if in_time else 0.0
@@ -62,8 +62,8 @@ class Arbitration:
     # 1. What cannot be revoked
 
     def _keep_in_hands(self) -> None:
-        """The room of what is bound in part counts first, while its clock runs; so does that of what is in hands and
-        cannot be revoked, and that of a paused service, of which nothing moves."""
+        """Reserve room first for instances that are bound in part, while their turn goes on, for instances in hands
+        that cannot be revoked, and for instances in hands of paused services."""
         for draft in self.drafts:
             for member in (*draft.demand.irrevocable, *draft.demand.hands):
                 self._keep(draft, member)
@@ -76,7 +76,7 @@ class Arbitration:
                 self._kept[member.uid] = found
 
     def _goes_on(self, draft: Draft, member: Member) -> bool:
-        """Whether the turn of an instance that is bound in part goes on; when it ends, what is bound is of no use."""
+        """Whether the turn of an instance that is bound in part goes on. After the turn its pods are of no use."""
         memory = draft.of(member.uid)
         if member in draft.demand.bound_in_part:
             waits = turn.in_backoff(draft.memory, self.world) or turn.is_over(draft.memory, self.world)
@@ -93,8 +93,8 @@ class Arbitration:
         return True
 
     def _has_to_end(self, draft: Draft, member: Member, *, reserved: bool = False) -> bool:
-        """Whether its turn, which is over by the clock, ends; else the clock may start again. `reserved`: all other
-        reservations of this decision stand, and its own."""
+        """Whether the turn of the instance, over by the clock, ends; if not, the clock may start again. `reserved`: all
+        other reservations of this decision are made, that of the instance too."""
         memory, others = draft.of(member.uid), held_beside(draft, [member])
         held = bool(others) and not (reserved and self._has_room_beside(draft, member, others))
         if self.minimums.has_to_end(draft, memory, own_waits=held):
@@ -122,8 +122,8 @@ class Arbitration:
                     self._put_in_hands(draft, *(m for m in minimum.members if m.in_hands or m.in_part))
 
     def _has_room_beside(self, draft: Draft, one: Member, others: Sequence[Member]) -> bool:
-        """Whether there are places and room for all of these others of its group while it keeps its own, and no
-        reservation is spoilt wherever the scheduler puts them all."""
+        """Whether `one` and all `others` of its group have places and room, and wherever the scheduler puts them, no
+        reservation is spoilt."""
         group = draft.group(others[0].instance.group or "").copy()
         for member in others:
             if not group.has_place_for(member):
@@ -133,10 +133,10 @@ class Arbitration:
             return False
         return not self.placement.spoils(requests_of([one, *others]), [self._in_hands.items()], own=False)
 
-    # 3. Scale-ups in hands: kept or revoked
+    # 3. Scale-ups in hands: they stay, or are revoked
 
     def _revoke_scale_ups(self) -> None:
-        """What is beyond the largest ratio, and what does not fit beside the minimums any more."""
+        """Revoke scale-ups beyond the largest ratio, and scale-ups that do not fit beside the minimums."""
         for draft in [each for each in self.drafts if each.demand.hands or each.demand.irrevocable]:
             self._put_in_hands(draft, *(m for m in draft.demand.irrevocable if m.uid in self._kept))
             if draft.demand.paused:
@@ -145,7 +145,7 @@ class Arbitration:
             for member in newest_admission_first(hands):
                 if _is_above(draft, member, draft.demand.largest(member.instance.group or "")):
                     draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))
-            # Too many for the target is what was admitted while another one of its group was thought lost.
+            # Instances beyond the target: they were admitted while another instance of the group seemed lost.
             hands, beyond = [m for m in hands if m.uid not in draft.revoked], set[str]()
             for member in newest_admission_first(hands):
                 if _is_above(draft, member, draft.demand.groups[member.instance.group or ""].target, beyond):
@@ -154,7 +154,7 @@ class Arbitration:
                 self._keep_or_revoke(draft, member, beyond=member.uid in beyond)
 
     def _keep_or_revoke(self, draft: Draft, member: Member, *, beyond: bool) -> None:
-        """It stays while it fits beside all reservations, can spoil none and its turn is not over."""
+        """An instance stays in hands if it fits beside all reservations, spoils none, and its turn is not over."""
         found = self._kept.get(member.uid) or self.placement.reserve(member.unbound)
         why = self._against(draft, member, found, beyond=beyond)
         if why is None:
@@ -168,13 +168,13 @@ class Arbitration:
             self.placement.cancel(found)
 
     def _is_in_the_way(self, draft: Draft) -> bool:
-        """A minimum found no free room on nodes that it could use."""
+        """Whether the minimum of another service that shares nodes found no free room."""
         granted = {id(other) for other, minimum in self.reserved if minimum.room is Room.FREE}
         lacking = (other for other in self.drafts if other.demand.lacks_minimum and id(other) not in granted)
         return any(other is not draft and draft.shares_nodes_with(other) for other in lacking)
 
     def _against(self, draft: Draft, member: Member, found: Reservation | Shortage, *, beyond: bool) -> Why | None:
-        """Why something in hands has to be revoked. `beyond`: it is too many for the target."""
+        """Why an instance in hands has to be revoked; None when it stays. `beyond`: it is beyond the target."""
         if member.uid in draft.demand.half_made:
             return Reason.REVOKED, (draft.awaited,)
         if isinstance(found, Shortage):
@@ -194,19 +194,20 @@ class Arbitration:
         return any(self.placement.fits(member.unbound) is None for member in members)
 
     def _spoils(self, member: Member, *, own: bool = False) -> bool:
-        """Wherever the scheduler puts it and what is in its hands. `own`: its own reservation counts too."""
+        """Whether the scheduler may spoil a reservation with this instance and those in hands. `own`: count its own."""
         return self.placement.spoils(member.unbound, [self._in_hands.items()], own=own)
 
     def _put_in_hands(self, draft: Draft, *members: Member) -> None:
-        """The scheduler may bind these at any moment, and room is reserved for them."""
+        """Note instances that have a reservation and that the scheduler may bind at any moment."""
         for member in members:
             self._hands.append(draft)
             self._in_hands.update(dict(member.unbound))
 
-    # 4. Release what is reserved on free room
+    # 4. Release minimums that are reserved on free room
 
     def _release_minimums(self) -> None:
-        """Whole, the most restricted first, beside all that is still in hands and what is revoked now."""
+        """Admit whole minimums, the most restricted instance first. The pods have to fit beside all that is in hands,
+        what this decision revokes included."""
         self._gone = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
         queue = [
             (draft, member)
@@ -221,8 +222,8 @@ class Arbitration:
             else:
                 self._admit(draft, member)
         for draft, member in blocked:
-            # As long as the turn of a more restricted minimum runs of which pods do not exist yet, nothing may be bound
-            # where that would be spoilt.
+            # A more restricted minimum may still lack pods that its owner has to make. While its turn runs, an instance
+            # that could spoil its reservation waits.
             narrower = [
                 other for other, minimum in self.reserved
                 if minimum.unmade and minimum.room is Room.FREE and other.classes < draft.classes
@@ -237,7 +238,7 @@ class Arbitration:
                 draft.remember(turn_since=self.world.now if runs else 0.0)
 
     def _to_release(self, draft: Draft, minimum: Minimum) -> list[Member]:
-        """What of a minimum may go to the scheduler now, safety aside."""
+        """The instances of a minimum that may be admitted now; whether a reservation is spoilt is asked later."""
         new = [member for member in minimum.members if member.state is State.HELD]
         if minimum.room is not Room.FREE:
             return []
@@ -251,7 +252,7 @@ class Arbitration:
         return alone
 
     def _is_crowded(self, draft: Draft) -> bool:
-        """What is revoked in this decision is still there for a moment, and has no room beside all reservations."""
+        """Whether pods that this decision revokes, and that exist for a moment, do not fit beside all reservations."""
         near = [m for other, m in self._gone if draft.shares_nodes_with(other)]
         return bool(near) and self.placement.fits(requests_of(near)) is not None
 
@@ -277,7 +278,7 @@ class Arbitration:
                 draft.admit(member)
             else:
                 draft.waits[member.uid] = why
-        # Others have a place and cannot start for a reason of their own.
+        # The other candidates could have a place, but are in backoff or have no pods yet.
         held = draft.demand.scale_up_candidates[name]
         others = held if len(found) < len(held) else ()
         for member in others if draft.group(name).taken < draft.group(name).target else ():
@@ -310,7 +311,7 @@ class Arbitration:
 
 
 def _is_above(draft: Draft, member: Member, most: int, found: Collection[str] = ()) -> bool:
-    """More of its group than so many have a slot, what is revoked and what was `found` before left out."""
+    """Whether more than `most` instances of the group have a slot, revoked ones and those in `found` left out."""
     group = draft.demand.groups[member.instance.group or ""]
     gone = sum(m.uid in draft.revoked or m.uid in found for m in group.members)
     return group.running + group.in_flight - gone > most and not group.keeps(member)
@@ -324,7 +325,7 @@ OTHERS_NOT_MADE = "pods of another instance of the minimum do not exist yet"
 
 
 def _minimum_order(draft: Draft, world: World) -> tuple[bool, int, float, bool, float, str]:
-    """Priority, then those whose turn has ended behind the others, then those that have begun, then age and name."""
+    """Backoff last; then by priority, ended turns last, bound or admitted first, age, name: section 3b.2."""
     demand, memory = draft.demand, draft.memory
     begun = demand.bound > 0 or State.ADMITTED in [member.state for member in demand.members]
     pauses = turn.in_backoff(memory, world)

@@ -1,6 +1,6 @@
-"""The decision: one world in, what to do about every service out. Pure; everything it depends on is in the world.
+"""The decision: one world in, one plan for every service out. Pure: a decision depends on the world alone.
 
-    look at each service (demand) -> weigh them against each other (arbitration) -> one plan each, and the next memory
+    demand of each service -> arbitration between services -> one plan for each service, and the next memory
 
 The same world gives the same decision, byte for byte. A `Memo` saves time only.
 """
@@ -27,7 +27,7 @@ from scaler.decide.world import NOBODY, Decision, Plan, ServiceKey, Tally, World
 
 
 class Memo:
-    """What saves time from one decision to the next. The answers are the same without it."""
+    """What one decision keeps to save time in the next. Without a memo the decision is the same."""
 
     def __init__(self) -> None:
         self.demands: Demands | None = None
@@ -35,13 +35,13 @@ class Memo:
         self.neighbours: Neighbours | None = None
         self.parts: dict[int, _Part] = {}
         self.undecided: dict[ServiceKey, NotDecided] = {}
-        """Services that are not weighed for a while, because that failed."""
+        """Services that are not weighed for a while, because arbitration failed with them."""
 
 
 def decide(world: World, memo: Memo | None = None) -> Decision:
     """What to do about every service of the world, and what to remember for the next decision."""
     memo = memo or Memo()
-    demands, memo.demands = memo.demands, None  # a decision that fails leaves nothing behind
+    demands, memo.demands = memo.demands, None  # a decision that fails leaves no demands behind
     if demands is None or not demands.holds_in(world):
         demands, memo.parts = Demands(world), {}
     made = _Pass(world, memo, demands).decide()
@@ -50,19 +50,19 @@ def decide(world: World, memo: Memo | None = None) -> Decision:
 
 
 class _Part(msgspec.Struct, eq=False):
-    """Services that share nodes, directly or not, as arbitrated last. Holds until one of these or a node changes."""
+    """The last arbitration of one part. Holds until a service or a node of the part, or one of `inputs`, changes."""
 
     drafts: dict[int, Draft]
     tally: tuple[Counter[str], Counter[str]]
     recheck_at: float
     until: float
-    """From then on time alone may change it; 0.0 = never."""
+    """From this time on the arbitration may change by time alone; 0.0 = never."""
     inputs: tuple[object, ...]
-    """What it depends on beside them: what else is evicted, whether a service is probed, and who was bound when."""
+    """The other inputs of the arbitration: evictions under way, whether a service is probed, the last binds."""
     settled: bool
-    """What is remembered of them is what was remembered before."""
+    """The arbitration changed the memory of no service."""
     undecided: Collection[int] = ()
-    """Those at which it failed."""
+    """Positions of services at which the arbitration failed."""
 
 
 class _Pass:
@@ -74,9 +74,9 @@ class _Pass:
         changed, came_or_went = demands.follow(world)
         self.changed = set(changed)
         self.drafts: dict[int, Draft] = {}
-        """Of those that are decided anew."""
+        """Drafts of this decision; services without changes have none."""
         self.undecided: dict[int, NotDecided] = {at: failed for at in changed if (failed := demands.all[at].failed)}
-        """Those that are not decided about, because that failed."""
+        """Services that get a plan without actions, because deciding failed."""
         nodes = (world.nodes if demands.weighs else None) or Nodes()
         self.node_index = memo.node_index = memo.node_index.after(nodes)
         known, counts, index = memo.neighbours, demands.service_counts, self.node_index
@@ -90,7 +90,7 @@ class _Pass:
         assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
         ending = [i for service in assumed for i in service.instances if i.terminating and not i.pods]
         self.evicted = [seat for instance in ending for seat in instance.seats]
-        """Evictions under way: the nodes do not show them yet."""
+        """Pods of evictions under way, with their nodes: the nodes do not show yet that the pods end."""
 
     def decide(self) -> Decision:
         world, demands = self.world, self.demands
@@ -119,7 +119,7 @@ class _Pass:
             self.drafts[at] = draft
 
     def _plans(self) -> tuple[Plan, ...]:
-        """The same objects as last time where nothing changed."""
+        """The plans of all services; an unchanged plan is the same object as before."""
         drafted = self.demands.drafted
         unchanged = {at for part in self.memo.parts.values() for at in (*part.drafts, *part.undecided)}
         for at in {*self.changed, *self.drafts, *self.undecided, *(drafted - unchanged)}:
@@ -149,7 +149,7 @@ class _Pass:
     # The parts of the cluster, each by itself
 
     def _arbitrated(self) -> dict[int, _Part]:
-        """All parts; one of which nothing changed is not arbitrated again."""
+        """All parts with something to weigh. A part without changes is not arbitrated again."""
         known, part_of = self.demands.all, self.neighbours.part
         touched = {part_of[known[at].demand.requests] for at in self.changed if known[at].weighed}
         of_class = self.neighbours.part_of_class
@@ -174,7 +174,7 @@ class _Pass:
         return found
 
     def _holds(self, part: _Part) -> bool:
-        """Whether the part is as it was, given that none of its services and nodes changed."""
+        """Whether the last arbitration holds, if no service and no node of the part changed."""
         in_time = not part.until or self.world.now < part.until
         return part.settled and in_time and part.inputs == self._inputs(heeds_binds=part.inputs[-1] is not None)
 
@@ -183,7 +183,7 @@ class _Pass:
         return self.evicted, self.probing, binds
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
-        """All but those at which it fails; where they are many, none."""
+        """Arbitrate a part without the services at which arbitration fails. If these are many, without any service."""
         known, before = self.demands.all, self.memo.undecided
         positions = self._positions[number] if before else []
         found = {at: before[key] for at in positions if (key := known[at].demand.service.key) in before}
@@ -210,7 +210,7 @@ class _Pass:
         drafts = {at: self._draft(at) for at in active}
         waiting = list(drafts.values())
 
-        @cache  # most decisions evict nothing and never call this
+        @cache  # most decisions look for no victims and never call it
         def drafts_of_part(most: float) -> list[Draft]:
             positions = [at for at in self._positions[number] if at not in self.undecided]
             if all(known[at].demand.priority > most for at in positions):
@@ -238,7 +238,7 @@ class _Pass:
     def _part(self, drafts: dict[int, Draft], active: list[Draft], inputs: tuple[object, ...]) -> _Part:
         moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.world)]
         if any(draft.decide_again for draft in drafts.values()):
-            moments.append(self.world.now + 0.001)  # at once: more is possible now
+            moments.append(self.world.now + 0.001)  # decide again at once
         overdue = list(self.node_index.overdue_from(self.world.policy.due_back))
         moments += overdue if any(draft.demand.lacks_minimum for draft in active) else ()
         return _Part(
@@ -252,7 +252,7 @@ class _Pass:
 
 
 def _tally_of(drafts: Iterable[Draft], active: Sequence[Draft], world: World) -> tuple[Counter[str], Counter[str]]:
-    """What `Tally` says of weighed services: numbers, and what is idle. `active`: those with something to weigh."""
+    """The numbers of `Tally` about weighed services, and idle resources. `active`: drafts with something to weigh."""
     idle = Counter[str]()
     for draft in active:
         for instance in () if draft.demand.serves else draft.demand.service.instances:

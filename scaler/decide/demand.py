@@ -1,6 +1,6 @@
-"""What one service asks for: sections 2 and 3 of the contract. One service in, one value out; knows no nodes.
+"""What one service needs: sections 2 and 3 of the contract. One service in, one `Demand` out. Must not look at nodes.
 
-service, memory -> states -> counts -> target -> what its minimum lacks, whom it could admit, what is in hands
+service, memory -> states -> counts -> target -> missing of the minimum, candidates, instances in hands
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from scaler.rules.rule import ALL
 
 
 class Demand:
-    """One service at one moment; never changed. Lists are in the order in which their members go."""
+    """One service at one moment; never changed. Lists of members are sorted: the first member is admitted first."""
 
     def __init__(self, service: Service, seen: ServiceMemory, now: float, policy: Policy) -> None:
-        """`seen`: what was remembered before this look."""
+        """`seen`: the memory of the service before this decision. `self.memory` is the memory after it."""
         self.service, self.name, self.policy, self.seen = service, str(service.key), policy, seen
         self.paused = service.options.paused
         known = inherited(service, seen.instances, now)
@@ -32,16 +32,16 @@ class Demand:
         self.members = tuple([state.look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in instances])
         self.memory = remembered_of(seen, {m.instance.uid: m.memory for m in self.members}, now)
         self.rule, self.replicas = service.rule, ALL
-        """The rule without the ratios larger than the one that `spec.replicas` asks for, as if they were not there. And
-        the instances of that ratio: `ALL` where nothing is left out, 0 = the service rests."""
+        """`rule`: the rule without the ratios that are larger than `spec.replicas` needs. `replicas`: instances of the
+        largest ratio that remains; `ALL` = no ratio is left out, 0 = the service rests."""
         if service.replicas < ALL or self.memory.wanted or service.options.scale_down_delay:
             self._limit(now)
         self.groups, self.target = groups_of(self.rule, self.members)
         weighs = self.target is not None and not self.paused
         self.drained: list[Member] = []
-        """Bound beyond what is wanted: they are deleted."""
+        """Bound instances beyond `replicas`: their pods are deleted."""
         self.undrained: list[Member] = []
-        """The same, but their jobs cannot spare the restart."""
+        """Bound instances beyond `replicas` that stay: a deletion would cost restarts that are kept for faults."""
         if weighs and self.replicas < ALL and not service.assumed and self.rule is not None:
             for name, number in self.rule.largest.counts.items():
                 drained, undrained = scale.drained(self.groups[name], number, policy)
@@ -49,26 +49,27 @@ class Demand:
                 self.undrained += undrained
         self.completes: set[str] = set()
         self.half_made: set[str] = set()
-        """Uids of instances that have live pods and lack something: those that get it, those in hands that cannot."""
+        """Uids of instances with live pods that lack others. `completes`: the decision makes or releases the missing
+        pods. `half_made`: instances in hands that get no place for them."""
         self.irrevocable: list[Member] = []
-        """Instances bound in part, or completed now: their unbound pods cannot be revoked."""
+        """Instances that are bound in part or completed now: the admission of their unbound pods cannot be revoked."""
         for group in self.groups.values():
             if group.released:
                 self._complete(group, moves=weighs)
         self.hands = state.in_order([m for group in self.groups.values() for m in group.released if m.in_hands])
-        """Instances in the scheduler's hands."""
+        """Instances in hands: admitted, no pod bound."""
         self.candidates = {name: _candidates(group, now, policy) for name, group in self.groups.items() if weighs}
         smallest = self.rule.smallest.counts if self.rule and self.target else {}
         self.serves = all(self.groups[name].running >= number for name, number in smallest.items())
         """Every group runs at least its minimum."""
         self.minimum: dict[str, int] = {}
-        """Group -> instances that the minimum lacks beside those that are bound and have a slot."""
+        """Group -> missing instances: the number of the minimum, less the instances that are bound and have a slot."""
         self.bound_in_part: list[Member] = []
         """Instances of the minimum that are bound in part."""
         for name, number in smallest.items() if weighs and not self.serves else ():
             self._lack(name, number)
         self.lacks_minimum = bool(self.bound_in_part) or any(self.minimum.values())
-        """Something of its minimum is to be bound."""
+        """Pods of the minimum are still to be bound."""
         self.scale_up_candidates = {
             name: sorted(
                 (m for m in self.candidates.get(name, ()) if m.state is State.HELD), key=state.is_made, reverse=True
@@ -76,17 +77,17 @@ class Demand:
             for name, group in self.groups.items()
             if self.serves and group.wants
         }
-        """Of groups in which one more might get a place: candidates that are held, those whose pods exist first."""
+        """Group in which one more instance may get a place -> held candidates; those whose pods exist come first."""
         self._sum_up(now)
 
     def remembering(self, seen: ServiceMemory) -> Demand:
-        """The same look when other things are remembered of the service, and the same of its instances."""
+        """A copy with another memory of the service. What is remembered of its instances has to be the same."""
         other = copy(self)
         other.seen = other.memory = seen
         return other
 
     def _limit(self, now: float) -> None:
-        """Leave out what `spec.replicas` does not ask for."""
+        """Leave out the ratios larger than the smallest one with at least `spec.replicas` instances."""
         service, replicas = self.service, self.service.replicas
         wanted = scale.followed(self.memory.wanted, service, now)
         if wanted is not self.memory.wanted:
@@ -99,7 +100,7 @@ class Demand:
 
     def _sum_up(self, now: float) -> None:
         service, policy = self.service, self.policy
-        # That of the jobs' PriorityClass. The annotation may lower it, and raise it as far as the administrator says.
+        # The priority is that of the PriorityClass. The annotation may lower it, and raise it up to the setting.
         own = max([instance.priority for instance in service.instances], default=0)
         annotated, most = service.options.service_priority, policy.max_service_priority
         self.priority = own if annotated is None else min(annotated, own if most is None else max(own, most))
@@ -107,21 +108,21 @@ class Demand:
         self.oldest = min(lasting, default=0.0)
         self.bound = sum([instance.bound for instance in service.instances])
         self.requests = _one_for_all(frozenset([instance.needs for instance in service.instances]))
-        """What its instances ask for, each once: equal for services of the same make."""
+        """The pod requests of the instances, each once: the same object for services with equal requests."""
         known = self.memory.instances.values()
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
-        """Something is remembered of turns of its instances."""
+        """The memory says something about turns or backoff of single instances."""
         moments = [moment for member in self.members for moment in state.moments_of(member, policy) if moment > now]
-        if len(self.memory.wanted) > 1:  # until the first does not count any more
+        if len(self.memory.wanted) > 1:  # until the highest number no longer counts
             moments.append(self.memory.wanted[0][1] + service.options.scale_down_delay)
-        if len(known) > len(self.members):  # some are gone
+        if len(known) > len(self.members):  # some instances are gone
             moments += [one.backoff_until for one in known if one.backoff_until > now]
         self.until = min(moments, default=0.0)
-        """When time alone may change any of this; 0.0 = never."""
+        """From this time on the demand may change by time alone; 0.0 = never."""
 
     def _complete(self, group: Group, *, moves: bool) -> None:
-        """Instances that have live pods are healed before anything new starts. One without a slot needs a free place,
-        and no other candidate for it once its turn has ended."""
+        """Instances with live pods are completed before a new instance starts. An instance without a slot needs a free
+        place. If its turn has ended, any other candidate of the group goes first."""
         for member in state.in_order(m for m in group.released if moves and state.is_incomplete(m)):
             gives_way = member.memory.turn_over and any(
                 state.why_not_admissible(one, 0.0) is None for one in group.held
@@ -137,7 +138,7 @@ class Demand:
         self.irrevocable += [member for member in group.released if member.lacks_binds]
 
     def _lack(self, name: str, number: int) -> None:
-        """What is missing of the smallest ratio beside what is bound and has a slot; of that, what is bound in part."""
+        """Fill `minimum` and `bound_in_part` for one group. `number`: its instances in the smallest ratio."""
         group = self.groups[name]
         bound = [m for m in group.members if m.in_flight and m not in self.candidates[name]]
         bound += [m for m in group.released if m.uid in self.completes and not m.has_slot]
@@ -147,7 +148,7 @@ class Demand:
 
     @property
     def nothing_to_weigh(self) -> bool:
-        """Nothing of it is to be weighed: the short cut for nearly all services at nearly all times."""
+        """Arbitration has nothing to do for the service. True for nearly all services in nearly all decisions."""
         memory = self.memory
         clocks = memory.turn_since or memory.failures or memory.short_since or memory.held_since or memory.victims
         unbound = self.lacks_minimum or self.hands or self.irrevocable or self.has_turns or not self.serves
@@ -157,8 +158,8 @@ class Demand:
 
     @cached_property
     def room_key(self) -> object:
-        """Equal for services that find the same answer when they ask for room: many are of the same make, and nothing
-        of them is bound. None where more plays a part."""
+        """Services with equal keys need the same room: same priority, same pod requests, no bound pod. None where the
+        answer depends on more than that."""
         if self.bound_in_part or self.has_turns or self.bound or not self.minimum:
             return None
         requested = []
@@ -171,11 +172,11 @@ class Demand:
         return self.priority, tuple(requested)
 
     def first(self) -> list[Member]:
-        """The candidates that go first, as many as the minimum lacks."""
+        """The first candidates of each group, as many as the minimum lacks."""
         return [member for name, number in self.minimum.items() for member in self.candidates[name][:number]]
 
     def too_few(self) -> list[str]:
-        """Groups of which fewer can start than the minimum lacks, in words."""
+        """Groups with fewer candidates than the minimum lacks, in words."""
         return [
             f"{name} lacks {number}, {len(self.candidates[name])} can start"
             for name, number in self.minimum.items()
@@ -184,14 +185,14 @@ class Demand:
 
     @property
     def jobs(self) -> str:
-        """Fingerprint of what is read of its jobs and its rule; "" while nothing hangs on it."""
+        """Fingerprint of the jobs and the rule, as far as they are read; "" while no decision depends on it."""
         moves = self.minimum or self.hands or self.irrevocable or not self.serves
         hangs = self.target is not None and not self.paused and (moves or self.seen.jobs)
         return self._fingerprint if hangs else ""
 
     @cached_property
     def _fingerprint(self) -> str:
-        """An instance that others make is known by its owner: it gets another uid each time."""
+        """Where others make the pods, the uid of the owner stands for the instance: a new pod is a new instance."""
         jobs = {
             f"({(i.uid if i.made_by_us or not i.owner else i.owner)!r}, {i.generation}, {i.revision!r}, {i.group!r}, "
             f"{i.expected}, {_digest(i.needs)})"
@@ -203,7 +204,7 @@ class Demand:
 
     @property
     def left_out(self) -> int:
-        """How many ratios of the full rule are as if they were not there; all of them for a service that rests."""
+        """How many ratios of the full rule are left out for `spec.replicas`; all of them when the service rests."""
         full = len(self.service.rule.ratios) if self.service.rule else 0
         return full - (len(self.rule.ratios) if self.rule and self.replicas else 0)
 
@@ -224,11 +225,11 @@ def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
 
 @lru_cache(maxsize=1024)
 def _one_for_all(requests: frozenset[PodRequests]) -> frozenset[PodRequests]:
-    """Equal ones are one object, of which the hash is known: each service is looked up by it several times."""
+    """The first of all equal sets: services are looked up by the set, and the hash of one object is known."""
     return requests
 
 
 @lru_cache(maxsize=256)
 def _digest(needs: PodRequests) -> str:
-    """Many services ask for the same, and to spell that takes longer than all the rest of a fingerprint."""
+    """Cached: many services have equal requests, and their `repr` costs more than the rest of a fingerprint."""
     return repr(blake2s(repr(needs).encode(), digest_size=8).digest())

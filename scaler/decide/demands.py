@@ -1,5 +1,5 @@
-"""What all services of a world ask for. From one decision to the next only those are looked at of which something
-changed, so that ten thousand services at rest cost next to nothing. Must not weigh them against each other."""
+"""The demands of all services of a world. Each decision makes the demands anew only of services that changed, so that
+ten thousand services without changes take little time. Must not weigh services against each other."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _EMPTY = ServiceMemory()
 
 
 class _Known(msgspec.Struct, eq=False):
-    """One service as it was looked at last, and what was decided about it."""
+    """The last demand of one service, and its last plan."""
 
     demand: Demand
     weighed: bool
-    """Against the others; it decides alone if not."""
+    """Whether the service is weighed against others; if not, it decides alone."""
     plan: Plan | None = None
     plan_inputs: object = ""
-    """What the plan depends on beside the demand: None where nothing was said; "" while the plan is of another one."""
+    """`Draft.plan_inputs` of the plan; None = the draft is empty; "" = the plan was made from another demand."""
     failed: NotDecided | None = None
-    """Why it could not be looked at."""
+    """Why the demand could not be made."""
 
 
 class Demands:
@@ -40,32 +40,32 @@ class Demands:
         self._policy = world.policy
         self.all: list[_Known] = []
         self.plans: list[Plan] = []
-        """What was decided about each of them, as soon as it is."""
+        """The plan of each service, in the same order, from `decide` on."""
         self.service_counts: Counter[Requests] = Counter()
-        """How many of the weighed services ask for the same."""
+        """Pod requests -> number of weighed services with these requests."""
         self.active: set[int] = set()
-        """Something of it is to be weighed."""
+        """Services with something to weigh."""
         self.assumed: set[int] = set()
         self.drafted: set[int] = set()
-        """It was weighed, and more was said about it than follows from the demand."""
+        """Weighed services of which the plan depends on a draft that is not empty."""
         self.probed: set[int] = set()
-        """A probe of its minimum is remembered."""
+        """Weighed services with a probe in their memory."""
         self.serving = 0
         """Weighed services that serve."""
         self._until: dict[int, float] = {}
         self._unsettled: set[int] = set()
-        """What was seen of it is to be remembered."""
+        """Services of which the demand changed the memory."""
         self._services: tuple[Service, ...] = ()
         self._memory = Memory()
         self._changed: Iterable[int] = ()
-        """Something else is remembered of it since it was looked at."""
+        """Services whose memory was changed after the demand was made."""
 
     def holds_in(self, world: World) -> bool:
-        """Whether what is known holds in this world as well, where nothing changed."""
+        """Whether the demands of unchanged services hold in this world too."""
         return world.policy is self._policy and _weighs(world) == self.weighs
 
     def follow(self, world: World) -> tuple[list[int], bool]:
-        """Look at all that changed: where it is, and whether services came or went."""
+        """Make the demands of changed services anew. Returns their positions, and whether services came or went."""
         old, now = self._services, world.services
         self._services = now
         other = list(compress(range(len(now)), map(is_not, old, now)))
@@ -83,9 +83,9 @@ class Demands:
         return changed, False
 
     def remember(self, world: World, outcomes: dict[int, ServiceMemory]) -> Memory:
-        """The next memory; the same object when nothing changed. Of services that are gone nothing is kept.
+        """The next memory; the same object when nothing changed. Services that are gone are left out.
 
-        `outcomes`: what is to be remembered of those that were weighed."""
+        `outcomes`: position -> the next memory of a service with a draft."""
         before, services = world.memory, world.memory.services
         after = {at: self.all[at].demand.memory for at in self._unsettled} | outcomes
         changed = {at: memory for at, memory in after.items() if memory is not self.all[at].demand.seen}
@@ -100,13 +100,13 @@ class Demands:
         return self._memory
 
     def until(self) -> float:
-        """When time alone may change what a service asks for; 0.0 = never."""
+        """From this time on a demand may change by time alone; 0.0 = never."""
         return min(self._until.values(), default=0.0)
 
     # one after the other
 
     def _align(self, world: World) -> list[int]:
-        """Services came or went: the known ones are found by their keys."""
+        """Services came or went: find the known services by their keys. Returns the changed positions."""
         known = {each.demand.service.key: each for each in self.all}
         self.service_counts, self.serving = Counter(), 0
         for kept in (self.active, self.assumed, self.probed, self._until, self._unsettled):
@@ -116,11 +116,11 @@ class Demands:
         for at in range(len(self.all)):
             self._count(at, 1)
         self.drafted = {at for at, each in enumerate(self.all) if each.weighed and each.plan_inputs is not None}
-        self.plans = [each.plan for each in self.all]  # type: ignore[misc]  # those without one are changed
+        self.plans = [each.plan for each in self.all]  # type: ignore[misc]  # None only for changed services
         return [at for at, each in enumerate(self.all) if each is not before[at]]
 
     def _due(self, world: World) -> Iterator[int]:
-        """Those that changed although their services did not."""
+        """Positions of services to look at again although the service is the same object: by time or by memory."""
         yield from [at for at, until in self._until.items() if until <= world.now]
         yield from self._unsettled
         remembered = world.memory.services
@@ -132,7 +132,7 @@ class Demands:
                     yield at
 
     def _looked(self, service: Service, before: _Known | None, world: World) -> _Known:
-        """The same as before where it holds."""
+        """The entry of the service: the one from before if it still holds."""
         seen = world.memory.services.get(before.demand.name if before else str(service.key), _EMPTY)
         if before is not None:
             demand = before.demand

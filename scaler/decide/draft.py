@@ -1,4 +1,4 @@
-"""One service's plan in the making: what was decided about its instances so far, and what is to be remembered."""
+"""A draft: the plan of one service while it is made, and the next memory of the service."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from scaler.decide.state import Member, may_be_revoked
 from scaler.decide.world import NOBODY, Reason
 
 Why = tuple[Reason, tuple[str, ...]]
-"""The reason, and what it refers to."""
+"""The reason, and the words that it refers to."""
 NOT_MADE = "its pods do not exist yet"
 
 
 class Draft:
-    """Mutable, for one decision. Everything starts held or stays as it is unless something is said here."""
+    """Changed during one decision. An instance that the draft does not name stays as it is, or held."""
 
     def __init__(self, demand: Demand, classes: frozenset[NodeClass] = frozenset(), *, shares: bool = True) -> None:
-        """`classes`: of nodes that any of its instances may run on; `shares`: so may those of another service."""
+        """`classes`: of nodes that the service may use. `shares`: another service may use one of these nodes."""
         self.demand, self.classes, self.shares = demand, classes, shares
         self.memory: ServiceMemory = demand.memory
         self._changed: dict[str, InstanceMemory] = {}
@@ -31,59 +31,59 @@ class Draft:
         self.admitted: dict[str, Why] = {}
         self.revoked: dict[str, Why] = {}
         self.stays: set[str] = set()
-        """Should be revoked and cannot be."""
+        """Uids of instances that should be revoked or drained, and cannot be."""
         self.waits: dict[str, Why] = {}
         self.evicted: dict[str, str] = {}
-        """Uid -> the service that needs the room; `NOBODY` when fewer instances are to run."""
+        """Uid -> the beneficiary; `NOBODY` when `spec.replicas` asks for fewer instances."""
         self.nominated: set[str] = set()
-        """Uids of those whose room is reserved for what needs it: evicted now, or after `trade_after`."""
+        """Uids of victims whose room is reserved already: evicted now, or after `trade_after`."""
         for member in demand.drained:
             self.evicted[member.uid] = NOBODY
             self.nominated.add(member.uid)
             self.remember_of(member.uid, preempted_for=NOBODY)
         self.stays |= {member.uid for member in demand.undrained}
         self.chosen: set[str] = set()
-        """Uids of the instances of its minimum, where one is reserved, tried or alone."""
+        """Uids of the instances chosen for the minimum: it is reserved or probed, or the service shares no nodes."""
         self.short = False
-        """Something beyond its minimum is missing that its own running surplus would make room for."""
+        """An instance beyond the minimum is missing, and running surplus of the service would make room for it."""
         self.decide_again = False
-        """What was decided makes more possible at once."""
+        """This decision makes other actions possible: decide again at once."""
 
     def shares_nodes_with(self, other: Draft) -> bool:
-        """Whether some node could run pods of both."""
+        """Whether some node could run pods of both services."""
         return other is self or not self.classes.isdisjoint(other.classes)
 
-    # what is remembered
+    # memory
 
     def remember(self, **changes: Any) -> None:
-        """Change what is remembered of the service."""
+        """Change fields of the memory of the service."""
         self.memory = msgspec.structs.replace(self.memory, **changes)
 
     def of(self, uid: str) -> InstanceMemory:
-        """What is remembered of an instance, with the changes so far."""
+        """The memory of an instance, with the changes so far."""
         return self._changed.get(uid) or self.memory.instances.get(uid, NEVER_SEEN)
 
     def remember_of(self, uid: str, **changes: Any) -> None:
-        """Change what is remembered of one instance."""
+        """Change fields of the memory of one instance."""
         before = self.of(uid)
         after = msgspec.structs.replace(before, **changes)
         if after != before:
             self._changed[uid] = after
 
     def outcome(self) -> ServiceMemory:
-        """What is to be remembered; the same object as before when nothing changed."""
+        """The next memory of the service; the same object as before when nothing changed."""
         if self._changed:
             self.remember(instances={**self.memory.instances, **self._changed})
         return self.demand.seen if self.memory == self.demand.seen else self.memory
 
-    # what is done
+    # actions
 
     def group(self, name: str) -> Group:
-        """A group with the places that this decision gave away."""
+        """The group with the places that this decision gave away so far; only to read."""
         return self._groups.get(name) or self.demand.groups[name]
 
     def places(self, member: Member) -> Group:
-        """Its group, of which places may be given away in this decision."""
+        """The group of an instance, as a copy of this decision: its places may be given away."""
         name = member.instance.group or ""
         if name not in self._groups:
             self._groups[name] = self.demand.groups[name].copy()
@@ -91,38 +91,38 @@ class Draft:
 
     @property
     def lacking(self) -> list[str]:
-        """Groups that miss something of the target."""
+        """Groups that run fewer instances than the target."""
         return [name for name, group in self.demand.groups.items() if group.running < group.target]
 
     @property
     def awaited(self) -> str:
-        """The same in words."""
+        """The lacking groups in words."""
         return ", ".join(sorted(self.lacking)) or NOBODY
 
     @property
     def has_changes(self) -> bool:
-        """Something about its instances is to be remembered, or something is done."""
+        """An instance is admitted or revoked, or its memory changes."""
         return bool(self._changed or self.admitted or self.revoked)
 
     @property
     def plan_inputs(self) -> tuple[Collection[str], ...]:
-        """All that the plan depends on beside the demand."""
+        """All that the plan depends on beside the demand; all empty in a new draft of a service without drains."""
         return self.admitted, self.revoked, self.stays, self.waits, self.evicted
 
     def admit(self, member: Member, about: tuple[str, ...] = ()) -> None:
-        """Let it have pods that may be scheduled."""
+        """Give the instance a place, and pods that may be scheduled."""
         self.places(member).admit(member)
         self.admit_without_place(member, about)
 
     def admit_without_place(self, member: Member, about: tuple[str, ...] = ()) -> None:
-        """The same where no ratio counts. What was refused before stays refused until it succeeds: events would
-        say every few minutes that it was tried again."""
+        """Admit where no ratio counts. After a refused creation the reason stays `CreateRefused` until a creation
+        succeeds: otherwise each new try would cause events."""
         refused = self.of(member.uid).refused
         why = (Reason.CREATE_REFUSED, (refused,)) if refused else (Reason.WAITING_FOR_SCHEDULER, about)
         self.admitted[member.uid] = why
 
     def revoke(self, member: Member, why: Why) -> bool:
-        """Take the admission back; False when it cannot be, then it stays and says so."""
+        """Revoke the admission of the instance. False when that is not possible: the instance stays admitted."""
         if member.uid in self.revoked:
             return True
         if not self.demand.policy.revoke or member.instance.unheld:
@@ -138,5 +138,5 @@ class Draft:
 
 
 def requests_of(members: Iterable[Member]) -> PodRequests:
-    """What the unbound pods of these instances ask for, together."""
+    """The requests of all unbound pods of these instances."""
     return joined(*(member.unbound for member in members))

@@ -1,5 +1,5 @@
-"""The groups of a service: counts, the ratio aimed at, pairs of revisions, and who gets a place. Sections 3.2, 3.3 and
-3.8 of the contract. Must not choose instances."""
+"""The groups of a service: counts, target, pairs of revisions, places. Sections 3.2, 3.3 and 3.8 of the contract. An
+instance has a place when it has a slot, or gets one in this decision. Must not choose instances."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scaler.rules.rule import Ratio, Rule
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):
-    """The ratio to work towards. `unreachable` ratios, all larger, need more instances than are live."""
+    """The target ratio. `unreachable`: the number of larger ratios that need more instances than are live."""
 
     index: int
     complete: bool
@@ -31,7 +31,7 @@ def choose_target(ratios: Sequence[Ratio], running: Mapping[str, int], live: Map
     satisfied_from = bisect_left(ratios, True, key=lambda ratio: _covers(running, ratio))
     reachable_from = bisect_left(ratios, True, key=lambda ratio: _covers(live, ratio))
     if reachable_from == len(ratios):
-        # In a rollout more may run than will be left when it is over.
+        # In a rollout more instances may run than are left after the rollout.
         return Target(len(ratios) - 1, complete=satisfied_from < len(ratios), unreachable=len(ratios))
     if satisfied_from > reachable_from:
         return Target(satisfied_from - 1, complete=False, unreachable=reachable_from)
@@ -46,20 +46,19 @@ def _covers(counts: Mapping[str, int], ratio: Ratio) -> bool:
 
 
 class Rollout(msgspec.Struct, eq=False):
-    """One owner of which outdated instances run, within one group: how its newest stand beside them.
+    """One owner in one group while an outdated instance runs: its outdated instances and those of the newest revision.
 
-    A Deployment, LeaderWorkerSet or StormService whose template was changed replaces its instances a few at a time, and
-    the outdated ones go only when newest ones run. If those waited for a free place, they would wait for ever. So each
-    running outdated instance lets one of the newest of the same owner stand beside it, and the pair takes one place.
-
-    Which instances are a pair is never said or stored; what counts is how many pairs there can be. They excuse no more
-    than is above the target: where both have a place of their own, both count.
+    A Deployment, LeaderWorkerSet or StormService whose template was changed replaces its instances a few at a time. An
+    outdated instance is deleted only when a newest instance runs. If newest instances waited for a free place, the
+    rollout would never end. So one running outdated instance and one newest instance of the same owner can be a pair,
+    and a pair takes one place. Only the number of pairs counts; no instance is assigned to a pair. Pairs are counted
+    only for instances above the target: where both instances have a place of their own, both count.
     """
 
     outdated: int = 0
     """Outdated instances that count as running."""
     newest: int = 0
-    """Newest ones that take a place, running or in flight."""
+    """Instances of the newest revision that take a place, running or in flight."""
     live: int = 0
     live_newest: int = 0
     wanted: int = 0
@@ -71,12 +70,12 @@ class Rollout(msgspec.Struct, eq=False):
 
     @property
     def passing(self) -> int:
-        """Live instances that will be gone when the rollout is over: a ratio must not build on them."""
+        """Live instances that the rollout will delete: the target must not count them as live."""
         return min(self.outdated, self.live_newest, max(0, self.live - self.wanted))
 
 
 def rollouts_of(members: Iterable[Member]) -> dict[str, Rollout]:
-    """By owner, those of which an outdated instance runs."""
+    """Owner -> rollout, for each owner of which an outdated instance runs."""
     found: dict[str, Rollout] = {}
     for member in members:
         if member.running and member.instance.outdated and member.instance.owner:
@@ -93,13 +92,13 @@ def rollouts_of(members: Iterable[Member]) -> dict[str, Rollout]:
 
 
 class Group(msgspec.Struct, eq=False):
-    """The members of one group, its counts before the decision takes effect, and who has a place in it. Copied for each
-    decision, since a decision gives places away."""
+    """The members of one group, their counts before the decision takes effect, and the places. Each decision works on a
+    copy, because a decision gives places away."""
 
     members: list[Member] = []
     held: list[Member] = []
     released: list[Member] = []
-    """Admitted, broken or without its PodGroup: the only ones that may have to be completed or revoked."""
+    """Instances that are admitted, broken or without their PodGroup: no other instance is completed or revoked."""
     running: int = 0
     in_flight: int = 0
     live: int = 0
@@ -109,13 +108,13 @@ class Group(msgspec.Struct, eq=False):
     paired: int = 0
     rollouts: dict[str, Rollout] = {}
     taken: int = 0
-    """Instances that have a place, pairs not taken together, with those to which this decision gives one."""
+    """Instances that have a place, those of this decision included. Both instances of a pair count."""
     admitted: int = 0
-    """Instances that this decision gave a place, and those of them that stand beside an outdated one."""
+    """`admitted`: instances that got a place by an admission of this decision. `beside`: those of them in a pair."""
     beside: int = 0
 
     def copy(self) -> Group:
-        """Places of its own for one decision."""
+        """A copy on which one decision can give places away."""
         other = copy(self)
         other.rollouts = {owner: copy(rollout) for owner, rollout in self.rollouts.items()}
         return other
@@ -131,7 +130,7 @@ class Group(msgspec.Struct, eq=False):
         elif member.in_flight:
             self.in_flight += 1
         if member.step is not None:
-            pass  # not the ratio's business in this decision
+            pass  # its step is taken, whatever the ratio says
         elif member.state is State.HELD:
             self.held.append(member)
         elif member.state is State.ADMITTED or member.state is State.BROKEN or member.instance.stripped:
@@ -139,7 +138,7 @@ class Group(msgspec.Struct, eq=False):
         self.live += member.is_live
 
     def aim(self, target: int) -> None:
-        """Set the target, and count pairs once as far as that keeps the group within it."""
+        """Set the target. Count pairs as one instance, as many of them as stand above the target."""
         self.target = target
         self.taken = self.running + self.in_flight
         if self.rollouts:
@@ -169,12 +168,12 @@ class Group(msgspec.Struct, eq=False):
 
     @property
     def fewest(self) -> int:
-        """The fewest places in which all that has one now could stand: every pair that can be is one."""
+        """The number of taken places when each possible pair takes one place."""
         return self.taken - sum(rollout.pairs for rollout in self.rollouts.values()) if self.rollouts else self.taken
 
     def has_place_for(self, member: Member) -> bool:
-        """Whether an instance that has no place can get one. Beside an outdated one it needs none of its own, but has
-        to be within the target when those are gone: running surplus is not made anew."""
+        """Whether an instance without a place can get one. In a pair an instance needs no place of its own, but has to
+        be within the target when all outdated instances are gone: running surplus is not replaced."""
         rollout = self._rollout_of(member)
         if rollout is None:
             return self.taken < self.target
@@ -195,7 +194,7 @@ class Group(msgspec.Struct, eq=False):
             rollout.newest += 1
 
     def keeps(self, member: Member) -> bool:
-        """Whether the place that an instance has is within the target, or needs none of its own."""
+        """Whether the place of an instance is within the target, or is shared with an outdated instance."""
         rollout = self._rollout_of(member)
         return self.fewest <= self.target or (rollout is not None and rollout.newest <= rollout.outdated)
 
@@ -204,7 +203,7 @@ class Group(msgspec.Struct, eq=False):
 
 
 def groups_of(rule: Rule | None, members: tuple[Member, ...]) -> tuple[dict[str, Group], Target | None]:
-    """Groups of the rule, then any other that an instance names (its target is 0), each with its part of the target."""
+    """The groups of the rule, then all other groups that instances name (with target 0). And the target ratio."""
     groups = {name: Group() for name in rule.groups} if rule else {}
     for member in members:
         name = member.instance.group

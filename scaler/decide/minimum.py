@@ -1,6 +1,6 @@
 """Minimums reserve room, whole or not at all: sections 3b.3 to 3b.5, 3b.8 and 3b.9 of the contract.
 
-where it finds room -> reserved, evictions ordered; at the end of its turn other candidates or backoff; or why not
+room found -> reservation, evictions; turn over -> other candidates, or backoff; no room -> reason, or a probe
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scaler.decide.world import Reason, State, World
 
 
 class Minimums:
-    """`drafts`: all that may wait for something; `probing`: some minimum is tried without a reservation."""
+    """`drafts`: of services with something to weigh. `probing`: the minimum of some service is probed now."""
 
     def __init__(self, sources: Sources, drafts: Sequence[Draft], *, probing: bool) -> None:
         self.sources, self.placement, self.world = sources, sources.placement, sources.world
@@ -30,7 +30,7 @@ class Minimums:
         self._sizes: dict[object, Shortage | None] = {}
 
     def reserve(self, draft: Draft) -> Minimum | None:
-        """Reserve room for the minimum of a service, or say in the draft why not; evictions are ordered there too."""
+        """Reserve room for the minimum of a service. The draft gets evictions, or the reason why there is no room."""
         lacking = draft.demand.too_few()
         if turn.in_backoff(draft.memory, self.world) and not lacking:
             return self._give_up(draft, turn.not_scheduled(draft.memory, Reason.MINIMUM_NOT_SCHEDULED))
@@ -54,11 +54,11 @@ class Minimums:
         self._take(draft, found)
         return found
 
-    # What comes of it
+    # A minimum with room
 
     def _take(self, draft: Draft, found: Minimum) -> None:
         draft.chosen = {member.uid for member in found.members}
-        # What is in hands and not chosen makes way for a held instance of its group that is.
+        # An instance in hands that is not chosen is revoked when a held instance of its group is chosen.
         groups = {member.instance.group for member in found.members if member.state is State.HELD}
         for member in draft.demand.hands:
             if member.uid not in draft.chosen and member.instance.group in groups:
@@ -72,14 +72,14 @@ class Minimums:
             why = Reason.WAITING_FOR_ROOM, room_in_words(found.reservation.waits_for, names, evicted=not found.victims)
             for member in found.members:
                 if member.in_hands and draft.shares:
-                    draft.revoke(member, why)  # it would be bound where room is kept for others
+                    draft.revoke(member, why)  # the scheduler would bind it on reserved room
                 elif member.state is State.HELD and not draft.shares and is_made(member) and not found.swaps:
-                    draft.admit(member, why[1])  # alone: its pods wait for the room
+                    draft.admit(member, why[1])  # shares no nodes: its pods wait for the room
                 elif member.state is State.HELD:
                     draft.waits[member.uid] = why
 
     def _evict(self, draft: Draft, found: Minimum) -> None:
-        """Own instances that run go only after `trade_after`: MindIE Controller may end one by itself until then."""
+        """Running instances of the same service are evicted only after `trade_after`: MindIE Controller goes first."""
         if not found.victims or draft.demand.service.assumed:
             return
         if any(victim.draft is draft and victim.runs for victim in found.victims):
@@ -94,7 +94,7 @@ class Minimums:
             victim.draft.remember_of(victim.member.uid, preempted_for=draft.demand.name)
 
     def _note_what_is_made(self, draft: Draft, found: Minimum) -> None:
-        """Where others make the pods the clock starts anew, once, when the last chosen instance has been made."""
+        """Where others make the pods, the clock starts anew, once, when all chosen instances have pods."""
         made = draft.memory.made
         if found.unmade:
             if made is None and found.room is Room.FREE:
@@ -104,7 +104,7 @@ class Minimums:
             draft.remember(made=True, turn_since=since)
 
     def _after_its_turn(self, draft: Draft, found: Minimum) -> Minimum | None:
-        """No progress within a turn: other candidates are swapped in, or another service gets the turn; None then."""
+        """The turn is over by the clock: reserve room for other candidates, or end the turn (None), or go on."""
         unbound = [member.uid for member in found.members if member.instance.unbound]
         before = {uid: draft.of(uid) for uid in unbound}
         for uid in unbound:
@@ -133,7 +133,7 @@ class Minimums:
         return msgspec.structs.replace(found, reservation=again) if isinstance(again, Reservation) else None
 
     def _other_candidates(self, draft: Draft, found: Minimum) -> Minimum | None:
-        """Candidates that have not had their turn, in place of those that had it now."""
+        """A minimum with candidates that have not had their turn, if one fits on free room."""
         had, by_group = {member.uid for member in found.members}, []
         for name, number in draft.demand.minimum.items():
             candidates = [m for m in draft.demand.candidates[name] if m.state is not State.TERMINATING]
@@ -148,9 +148,9 @@ class Minimums:
         return None
 
     def has_to_end(self, draft: Draft, memory: turn.Clock, *, own_waits: bool) -> bool:
-        """Whether a turn of this service that is over by the clock ends: something waits; `held`: something of its own
-        does. While the scheduler binds nothing anywhere, it ends only for a minimum of the same or a higher priority,
-        and for anything else after the longest backoff."""
+        """Whether a turn that is over by the clock ends: an instance waits for the room. `own_waits`: one of the same
+        service waits. If no pod in the cluster was bound since the clock began, the turn ends for a minimum of the same
+        or a higher priority; for any other instance only after `backoff_max`."""
         something_waits = own_waits
         for other in self.drafts:
             if other is draft or not draft.shares_nodes_with(other):
@@ -171,7 +171,7 @@ class Minimums:
         return held and self.too_large(draft) is None
 
     def _waits_to_scale_up(self, draft: Draft) -> bool:
-        """Something of it is held and could start, or is in the scheduler's hands beyond its minimum."""
+        """Whether an instance beyond the minimum is held and could start, or is in hands."""
         if draft.demand.lacks_minimum or draft.demand.paused:
             return False
         hands = any(m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands)
@@ -180,7 +180,7 @@ class Minimums:
     # Where no source suffices
 
     def too_large(self, draft: Draft) -> Shortage | None:
-        """Why it would not fit even if all nodes were empty and well; None when some set of its instances does."""
+        """Why no set of live instances fits on empty, healthy nodes as the minimum; None when one set fits."""
         demand, key = draft.demand, draft.demand.room_key or draft
         if key in self._sizes:
             return self._sizes[key]
@@ -204,7 +204,7 @@ class Minimums:
         return Placement(self.placement.nodes.emptied)
 
     def _does_not_fit(self, draft: Draft, shortage: Shortage) -> Minimum | None:
-        """After a while it is tried all the same where the sums would do, one service at a time."""
+        """Probe the minimum after `fit_patience` if the free room suffices in sum; one service at a time."""
         why = Reason.MINIMUM_DOES_NOT_FIT, (str(shortage),)
         if not draft.shares:
             return self._alone_or_give_up(draft, why)
@@ -225,7 +225,7 @@ class Minimums:
         return self._give_up(draft, why)
 
     def _try(self, draft: Draft, chosen: Sequence[Member]) -> Minimum | None:
-        """Release it without a reservation."""
+        """The probe: admit the minimum without a reservation."""
         draft.chosen = {member.uid for member in chosen}
         for member in chosen:
             if member.state is State.HELD and is_made(member):
@@ -233,7 +233,7 @@ class Minimums:
         return None
 
     def _alone_or_give_up(self, draft: Draft, why: Why) -> Minimum | None:
-        """A service that is alone on its nodes is admitted whether it fits or not. Candidates that fit go first."""
+        """A service that shares no nodes is admitted whether it fits or not. Candidates that fit are admitted first."""
         if draft.shares:
             return self._give_up(draft, why)
         draft.remember(turn_since=0.0)
@@ -260,7 +260,7 @@ class Minimums:
         return isinstance(self.placement.reserve(member.unbound), Reservation)
 
     def _give_up(self, draft: Draft, why: Why) -> Minimum | None:
-        """Nothing is reserved, what is in hands is revoked, no other service is blocked."""
+        """Reserve nothing and revoke what is in hands. No other service is blocked."""
         draft.remember(turn_since=0.0)
         for member in draft.demand.hands:
             draft.revoke(member, why)
@@ -270,7 +270,7 @@ class Minimums:
     # Beyond the minimum
 
     def trade_for_scale_up(self, draft: Draft, member: Member) -> None:
-        """Annotation `trade: always`: own running surplus may be evicted for what is missing of the target."""
+        """Annotation `trade: always`: evict running surplus of the service for an instance that the target lacks."""
         if not (draft.demand.serves and may_trade(draft)) or draft.evicted:
             return
         useless, running = self.sources.surplus(draft)
@@ -284,16 +284,16 @@ class Minimums:
 
 
 def held_beside(draft: Draft, chosen: Sequence[Member]) -> list[Member]:
-    """Held candidates of the groups of these."""
+    """Held candidates in the groups of the chosen instances, the chosen ones left out."""
     groups = {member.instance.group or "" for member in chosen}
     others = [m for name in groups for m in draft.demand.candidates.get(name, ()) if m not in chosen]
     return [m for m in others if m.state is State.HELD]
 
 
 def startable(draft: Draft, group: str, world: World) -> Sequence[Member]:
-    """Held instances that could start now, those that failed least first."""
+    """Held candidates of the group that could start now, those with the fewest ended turns first."""
     held = draft.demand.scale_up_candidates.get(group)
-    if held is None:  # it does not serve, and scales nothing up
+    if held is None:  # the service does not serve, or the group gets no place
         held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
     if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):
         return held

@@ -1,9 +1,9 @@
 """Where a minimum finds room, and which bound instances may be evicted for it: sections 3.6, 3b.1, 3b.3 and 3b.4 of the
 contract.
 
-    candidates -> sets of them -> free room, then what ends, what may be evicted, what is to come -> a reservation
+    candidates -> sets of candidates -> free room, surplus, room to come, victims, absent nodes -> a reservation
 
-Must not change what becomes of an instance: it reserves room, and names the fewest and cheapest victims.
+Reserves room and names the fewest and cheapest victims. Must not admit, revoke or evict.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from scaler.decide.world import Policy, Preempt, State, World
 from scaler.rules.rule import Trade
 
 MOST_SETS = 16
-"""So many sets of candidates are tried for one source of room."""
+"""The largest number of sets of candidates that are tried on one source of room."""
 
 DraftsOfPart = Callable[[float], Sequence[Draft]]
-"""Drafts of all services that share nodes with each other; none if all have a higher priority than the given one."""
+"""(highest priority) -> the drafts of all services of the part; none if each has a higher priority than that."""
 
 
 class Victim(msgspec.Struct, frozen=True, eq=False):
-    """An instance that may be evicted for another service, or for what its own service misses."""
+    """An instance that may be evicted, for another service or for a missing instance of the same service."""
 
     draft: Draft
     member: Member
@@ -42,34 +42,34 @@ class Victim(msgspec.Struct, frozen=True, eq=False):
 
 
 class Minimum(msgspec.Struct, eq=False):
-    """The instances that were chosen for the minimum of a service, on room that is reserved for all of them."""
+    """The instances chosen for the minimum of a service, and the reservation for all of them."""
 
     members: list[Member]
-    """Those that are bound in part, then the candidates."""
+    """Instances that are bound in part, then candidates."""
     room: Room
     reservation: Reservation
     victims: list[Victim] = []
     swaps: bool = False
-    """An instance is revoked so that another one of its group can take its place."""
+    """An instance in hands is revoked so that another instance of its group can take its place."""
 
     @property
     def unmade(self) -> bool:
-        """Pods of some of it do not exist yet."""
+        """Whether a chosen instance has no pods yet, and others have to make them."""
         return any(not is_made(member) for member in self.members if member.state is State.HELD)
 
 
 class Sources:
-    """Where the minimums of one decision find room."""
+    """The sources of room for the minimums of one decision."""
 
     def __init__(self, placement: Placement, world: World, drafts_of_part: DraftsOfPart, *, room_to_come: bool) -> None:
-        """`room_to_come`: something may end or return that leaves room."""
+        """`room_to_come`: pods may end or nodes may return, so that there may be more than free room."""
         self.placement, self.world = placement, world
         self._drafts_of_part, self.room_to_come = drafts_of_part, room_to_come
         self.unfit: dict[object, Shortage] = {}
-        """What no source of room suffices for stays so until something is cancelled or granted."""
+        """`Demand.room_key` -> shortage, where no source suffices. Empty again when room is cancelled or freed."""
 
     def find(self, draft: Draft) -> Minimum | Shortage:
-        """On the first source that suffices; the shortage is that of free room."""
+        """The minimum on the first source of room that suffices; else what is missing of free room."""
         key = None if draft.memory.victims else draft.demand.room_key
         known = self.unfit.get(key) if key is not None else None
         if known is not None:
@@ -91,7 +91,7 @@ class Sources:
         return shortage or self._shortage_of_first(draft)
 
     def _shortage_of_first(self, draft: Draft) -> Shortage:
-        """No set of candidates was worth a try: why one of them does not fit."""
+        """The shortage where no set was tried, because single candidates do not fit."""
         demand = draft.demand
         first = demand.first()
         by_itself = (member.unbound for name in demand.minimum for member in demand.candidates[name])
@@ -128,10 +128,10 @@ class Sources:
             yield Room.TO_COME, own + others
 
     def _sets(self, draft: Draft, room: Room, *, freed: bool = False) -> Iterator[list[Member]]:
-        """What is bound in part, with sets of candidates in their order, each kind of set once; none with one that fits
-        nowhere by itself, so that the next one goes. With `freed` more room may be there than it seems."""
+        """Sets of candidates in their order, each with the instances that are bound in part. Of alike candidates one
+        set is tried. Candidates that do not fit by themselves are left out, but not if `freed`: victims leave room."""
         if draft.demand.room_key is not None and not draft.has_changes:
-            return iter([draft.demand.first()])  # whichever it is makes no difference to room
+            return iter([draft.demand.first()])  # all sets need the same room
         ends = room >= Room.TO_COME
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in draft.demand.minimum.items():
@@ -144,7 +144,7 @@ class Sources:
         return ([*draft.demand.bound_in_part, *chosen] for chosen in one_of_each(by_group))
 
     def make_room(self, members: list[Member], room: Room, victims: Sequence[Victim]) -> Minimum | None:
-        """Reserve beside what the fewest of these victims leave; what they leave over is to come for every service."""
+        """Reserve room with the fewest of these victims. Any service may use what is left over of their room."""
         pods = requests_of(members)
         if not self._suffices(pods, room, victims):
             return None
@@ -152,7 +152,7 @@ class Sources:
         self.placement.count_freed(pods_of(few))
         self.unfit.clear()
         found = self.placement.reserve(pods, room)
-        if isinstance(found, Shortage):  # the search was given up
+        if isinstance(found, Shortage):  # the search for a placement was given up
             self.placement.count_freed(pods_of(few), -1)
             return None
         for victim in few:
@@ -161,7 +161,7 @@ class Sources:
         return Minimum(members, room, found, few)
 
     def _fewest(self, pods: PodRequests, room: Room, victims: Sequence[Victim]) -> list[Victim]:
-        """Of victims that together suffice, those that cannot be spared; the last, the costliest, are spared first."""
+        """The victims that are needed, out of all that suffice together. The last victim is the costliest."""
         few = bisect_left(range(len(victims) + 1), True, key=lambda n: self._suffices(pods, room, victims[:n]))
         chosen = list(victims[:few])
         for victim in reversed(victims[: max(0, few - 1)]):
@@ -179,26 +179,26 @@ class Sources:
     # Victims
 
     def victims_of(self, draft: Draft) -> list[Victim]:
-        """What was evicted for this service before and is not gone."""
+        """The instances that earlier decisions evicted for this service, as far as they still exist."""
         uids = draft.memory.victims
         others = self._drafts_of_part(math.inf) if uids else ()
         found = {m.uid: Victim(other, m) for other in others for m in other.demand.members if m.uid in uids}
         return [found[uid] for uid in uids if uid in found]
 
     def _is_under_way(self, victim: Victim) -> bool:
-        """It is not gone, and its room is to come."""
+        """Whether the eviction goes on: the pods still exist, and their room is to come."""
         if victim.draft.demand.service.assumed:
             return True
         member = victim.member
         return member.state is State.TERMINATING and is_to_come(member, self.world.now, self.world.policy)
 
     def surplus(self, draft: Draft) -> tuple[list[Victim], list[Victim]]:
-        """Own instances that may be evicted for what a service misses, useless and running: none that is completed."""
+        """Surplus of the service itself, useless and running, without instances of the minimum bound in part."""
         useless, running = self._surplus(draft, self._helpful(draft))
         return [victim for victim in useless if victim.member not in draft.demand.bound_in_part], running
 
     def _victims_of_others(self, draft: Draft) -> list[Victim]:
-        """What may be evicted for a minimum, cheapest first: lower priority, not running before running, newest."""
+        """Instances of other services that a minimum may evict: lower priority first, then not running, then newest."""
         policy = self.world.policy
         if policy.preempt is Preempt.NEVER:
             return []
@@ -211,15 +211,15 @@ class Sources:
         return found
 
     def _helpful(self, draft: Draft) -> frozenset[NodeClass]:
-        """Classes of nodes that some pod which the service misses may run on."""
+        """Classes of nodes on which a missing pod of the service may run."""
         minimum, by_group = draft.demand.minimum, draft.demand.candidates
         candidates = (m for name, found in by_group.items() if minimum.get(name) or draft.demand.serves for m in found)
         return self.placement.nodes.classes_for(requests_of([*draft.demand.bound_in_part, *candidates]))
 
     def _surplus(self, draft: Draft, helpful: Collection[NodeClass]) -> tuple[list[Victim], list[Victim]]:
-        """Bound instances beyond the minimum with a pod on a node of these classes, newest first: those of no use
-        (without a slot, or bound and not running), and running ones. A group that has its minimum keeps it. What is on
-        a node that takes no pods counts for nothing."""
+        """Bound instances beyond the minimum with a pod on a node of the `helpful` classes, newest first. First list:
+        useless instances (without a slot, or not running). Second list: running instances. A group keeps its minimum.
+        Instances with a pod on a node that is not ready are left out."""
         demand = draft.demand
         useless, running = list[Member](), list[Member]()
         if demand.paused or demand.service.assumed or demand.rule is None:
@@ -239,12 +239,12 @@ class Sources:
         return [Victim(draft, member) for member in useless], [Victim(draft, member) for member in running]
 
     def _leaves_room(self, member: Member) -> bool:
-        """Its room would come back at once: all its nodes are well."""
+        """Whether a deletion of the instance makes room: all its nodes are ready."""
         nodes = [self.placement.nodes.by_name.get(name) for name, _ in member.instance.seats]
         return bool(nodes) and all(node is not None and node.ready for node in nodes)
 
     def _on_nodes(self, members: Iterable[Member], classes: Collection[NodeClass]) -> list[Member]:
-        """Those with a pod on a schedulable node of these classes."""
+        """The members with a pod on a schedulable node of these classes."""
         by_name = self.placement.nodes.by_name
         return [
             member for member in members
@@ -260,17 +260,17 @@ def _may_lose(other: Draft, beneficiary: Draft, policy: Policy) -> bool:
 
 
 def may_trade(draft: Draft) -> bool:
-    """Whether its own running surplus may be evicted for what it misses."""
+    """Whether running surplus of a service may be evicted for a missing instance of the same service."""
     trade = draft.demand.service.options.trade
     return trade is Trade.ALWAYS or (trade is Trade.WHEN_NOT_SERVING and not draft.demand.serves)
 
 
 def one_of_each(by_group: Iterable[Iterable[Sequence[Member]]]) -> Iterator[list[Member]]:
-    """A set of each group, in every combination; not more than `MOST_SETS` of a group or in all."""
+    """One set of each group, joined, in every combination; at most `MOST_SETS` sets of a group, and in all."""
     parts = [list(islice(sets, MOST_SETS)) for sets in by_group]
     return (list(chain(*chosen)) for chosen in islice(product(*parts), MOST_SETS))
 
 
 def pods_of(victims: Iterable[Victim]) -> list[tuple[str, PodRequest]]:
-    """Their bound pods, each with its node."""
+    """The bound pods of the victims, each with the name of its node."""
     return [seat for victim in victims for seat in victim.member.instance.seats]

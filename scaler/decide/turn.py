@@ -1,6 +1,6 @@
 """Turns and backoff: section 3b.5 of the contract. A reservation that makes no progress ends.
 
-The clock of a turn runs while something is in the scheduler's hands. The last bind of any pod in the cluster shows
+The clock of a turn runs while instances are in hands or bound in part. The last bind of any pod in the cluster shows
 whether the scheduler works at all. Must not look at nodes or other services.
 """
 
@@ -14,7 +14,7 @@ from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
 from scaler.decide.world import Policy, Reason, State, World
 
 Clock = ServiceMemory | InstanceMemory
-"""What is remembered of the turns of a minimum, or of an instance."""
+"""Both have the fields of a turn: the turn of a minimum, or the turn of one instance."""
 LONGEST_WAIT = 3600.0
 """Seconds: the longest time between two probes."""
 
@@ -23,9 +23,9 @@ LONGEST_WAIT = 3600.0
 
 
 def observe(draft: Draft, world: World, node_back_at: float) -> None:
-    """Progress, changed jobs, a bind of any pod, a node that came back: each ends or pardons something.
+    """Change the memory for what has happened: binds of any pod, progress, changed jobs, nodes that came back.
 
-    `node_back_at`: when a node that it may use last appeared or returned."""
+    `node_back_at`: when a node that the service may use last appeared or returned; 0.0 = never."""
     demand, memory = draft.demand, draft.memory
     if world.last_bind > world.memory.last_bind and heeds_binds(draft):
         _pardon(draft, world)
@@ -45,12 +45,12 @@ def observe(draft: Draft, world: World, node_back_at: float) -> None:
 
 
 def heeds_binds(draft: Draft) -> bool:
-    """Whether a bind of any pod may end or pardon something of it."""
+    """Whether a bind of any pod in the cluster may change the turns or the backoff of the service."""
     return bool(draft.demand.has_turns or draft.memory.turn_since or draft.memory.failures)
 
 
 def _end_backoff(draft: Draft, world: World, node_back_at: float) -> None:
-    """A node that came back after the turn had ended."""
+    """A node that came back after the end of a turn ends the backoff that followed the turn."""
     memory = draft.memory
     if not node_back_at:
         return
@@ -63,8 +63,9 @@ def _end_backoff(draft: Draft, world: World, node_back_at: float) -> None:
 
 
 def _pardon(draft: Draft, world: World) -> None:
-    """A pod was bound: turns that ended while the scheduler bound nothing anywhere may not have been its doing. Once
-    for each service and instance, until it serves or its jobs change; what is evicted stays bounded."""
+    """A pod was bound. Before, the scheduler may have been away: turns that ended without any bind in the cluster are
+    taken back. Once for each service and instance, until the service serves or its jobs change. `turns` stays, so that
+    the number of evictions is bounded."""
     memory = draft.memory
     waited = [m.uid for m in draft.demand.members if draft.of(m.uid).turns is Turns.SINCE_LAST_BIND]
     late = _is_late(memory, world)
@@ -95,12 +96,12 @@ def _pardon(draft: Draft, world: World) -> None:
 
 
 def _is_late(memory: Clock, world: World) -> bool:
-    """Its turn is over by the clock, and no pod of any service was bound in it before."""
+    """Whether the turn is over by the clock, and before the new bind no pod of any service was bound in the turn."""
     return is_over(memory, world) and world.memory.last_bind <= memory.turn_since
 
 
 def _forget_turns(draft: Draft) -> None:
-    """What is read of its jobs or its rule has changed: it is tried as something new."""
+    """The jobs or the rule changed: forget turns and backoff, as for a new service."""
     draft.remember(backoff_until=0.0, pardoned=False)
     for uid, memory in draft.memory.instances.items():
         if memory.turns or memory.backoff_until or memory.turn_over:
@@ -112,24 +113,24 @@ def _forget_turns(draft: Draft) -> None:
 
 
 def is_over(memory: Clock, world: World) -> bool:
-    """By the clock: no progress within `minimum_timeout`."""
+    """Whether the turn is over by the clock: no progress within `minimum_timeout`."""
     return memory.turn_since > 0 and world.now - memory.turn_since >= world.policy.minimum_timeout
 
 
 def begins_anew(memory: Clock, world: World) -> bool:
-    """Nothing waits: whether the clock starts again. Without a bind of any pod only after the longest turn."""
+    """Whether the clock of a turn without progress may start again: after a bind of any pod, or after `backoff_max`."""
     longest = world.now - memory.turn_since >= world.policy.backoff_max
     return world.last_bind > memory.turn_since or longest
 
 
 def ended(memory: Clock, world: World) -> dict[str, float]:
-    """What is to be remembered when a turn ends: backoff."""
+    """The changes of the memory when a turn ends: one more failure, and backoff."""
     failures = memory.failures + 1
     return {"turn_since": 0.0, "failures": failures, "backoff_until": world.now + _pause(failures, world)}
 
 
 def had_turn(draft: Draft, uids: Iterable[str]) -> None:
-    """Nothing is evicted for these any more, and other candidates go first."""
+    """Remember that these instances had their turn: no instance is evicted for them, other candidates go first."""
     for uid in uids:
         draft.remember_of(uid, turns=max(draft.of(uid).turns, Turns.SINCE_LAST_BIND))
 
@@ -143,7 +144,7 @@ def in_backoff(memory: Clock, world: World) -> bool:
 
 
 def not_scheduled(memory: Clock, reason: Reason) -> tuple[Reason, tuple[str, ...]]:
-    """Why it is held after a turn: how often, until when."""
+    """The reason after a turn that ended, with words: how many turns ended, and when the next one begins."""
     until = datetime.fromtimestamp(memory.backoff_until, UTC).strftime("%H:%M:%S UTC")
     times = "once" if memory.failures == 1 else f"{memory.failures} times"
     return reason, (f"not bound in its turn, {times} so far; tried again at {until}",)
@@ -153,7 +154,7 @@ def not_scheduled(memory: Clock, reason: Reason) -> tuple[Reason, tuple[str, ...
 
 
 def settle(draft: Draft, world: World) -> None:
-    """At the end: clocks run only for what is in hands or bound in part; past turns of what serves are forgotten."""
+    """The last step: clocks run only for instances in hands or bound in part; a service that serves forgets turns."""
     demand, memory = draft.demand, draft.memory
     if demand.serves:
         short_since = memory.short_since if draft.short else 0.0
@@ -182,7 +183,7 @@ def settle(draft: Draft, world: World) -> None:
 
 
 def moments(draft: Draft, world: World) -> Iterator[float]:
-    """When time alone may change what is decided."""
+    """The times at which the decision may change by time alone; 0.0 = never, times in the past included."""
     policy, memory = world.policy, draft.memory
     uids = memory.instances if draft.demand.has_turns or draft.has_changes else ()
     clocks: list[Clock] = [memory, *map(draft.of, uids)]
@@ -200,7 +201,7 @@ def moments(draft: Draft, world: World) -> Iterator[float]:
 
 
 def probe_after(memory: ServiceMemory, policy: Policy) -> float:
-    """How long a minimum that fits nowhere waits for a probe."""
+    """Seconds that a minimum which fits nowhere waits for its next probe."""
     return min(policy.fit_patience * 2.0 ** min(memory.probes, 16), LONGEST_WAIT)
 
 
