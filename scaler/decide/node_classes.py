@@ -1,6 +1,6 @@
-"""The nodes of a decision: by class, sorted by what is free; which pods may run there, and which services share them.
+"""The nodes of a decision, by class and sorted by free room; which pods may run on them, and which services share them.
 
-What follows from the nodes alone. Must not reserve anything, nor know what any service is doing now.
+Depends on nodes and pod requests alone. Must not reserve room, and must not look at the state of services.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import NamedTuple
 from scaler.decide.nodes import Amounts, Node, NodeClass, Nodes, PodRequests, Taint, Where, accepts, tolerates
 
 MOST_KEPT = 1_000
-"""When sorted nodes are kept for more different pods, they are forgotten."""
+"""The largest number of sorted lists that an index keeps; beyond it all but one are dropped."""
 
 Classes = frozenset[int]
-"""Numbers of node classes, in one index. Nodes of a `NodeClass` that differ in passing taints count as two."""
+"""Numbers of node classes in one index. Nodes of one `NodeClass` with other passing taints have another number."""
 PodAmounts = tuple[tuple[int, int], ...]
 """Amounts of one pod: (index of the resource, positive amount)."""
 Entry = tuple[Amounts, int]
@@ -30,7 +30,7 @@ _alike = attrgetter("passing", "allocatable")
 
 
 def times(pod: PodAmounts, free: Amounts) -> int:
-    """How many such pods so much room holds."""
+    """How many such pods fit into the free amounts."""
     least = -1
     for index, amount in pod:
         number = free[index] // amount
@@ -49,13 +49,13 @@ def plus(amounts: Amounts, pod: PodAmounts, sign: int) -> Amounts:
 
 
 class Fitting(NamedTuple):
-    """The schedulable nodes of some classes that have room for one pod, sorted; and how many such pods they hold."""
+    """Schedulable nodes of some classes with room for one pod, sorted by free amounts; and the sum of their places."""
 
     entries: list[Entry]
     places: int
 
     def after(self, pod: PodAmounts, gone: Iterable[Entry], come: Iterable[Entry]) -> Fitting:
-        """The same once some nodes of these classes have changed."""
+        """The value after some nodes changed. `gone`: their entries before; `come`: their entries now."""
         entries, places = self.entries.copy(), self.places
         for entry in gone:
             if not pod or times(pod, entry[0]):
@@ -76,22 +76,22 @@ class NodeIndex:
         self.resources = {name: index for index, name in enumerate(nodes.resources)}
         self.classes = frozenset([node.node_class for node in self.nodes])
         self.changed: frozenset[NodeClass] | None = None
-        """Classes of nodes that are not as in the index before; None = any may be."""
+        """Classes of nodes that changed since the index before; None = any class may have changed."""
         self._numbers: dict[tuple[NodeClass, tuple[Taint, ...]], int] = {}
         self.class_of = [self._numbers.setdefault((n.node_class, n.passing), len(self._numbers)) for n in self.nodes]
         """The number of the class of each node."""
         self.size = Counter(self.class_of)
-        """So many nodes are of each class."""
+        """Number of the class -> nodes of the class."""
         self.empty = {(number, node.allocatable) for number, node in zip(self.class_of, self.nodes, strict=True)}
         self._taking: dict[Where, Classes] = {}
         self._accepting: dict[Where, frozenset[NodeClass]] = {}
         free = sorted([(node.free, index) for index, node in enumerate(self.nodes) if node.schedulable])
         self._every = Classes(self.size)
         self._fitting = {(self._every, PodAmounts()): Fitting(free, 0)}
-        """As far as something looked for it."""
+        """Filled on demand by `fitting`."""
 
     def after(self, nodes: Nodes) -> NodeIndex:
-        """The index of these nodes: what is known of the ones before is kept as far as it holds."""
+        """The index of these nodes. Where possible the sorted lists of the old index are changed, not made anew."""
         old, now = self.nodes, nodes.nodes
         changed = [] if now is old else list(compress(range(len(now)), map(is_not, old, now)))
         if nodes.resources != self._all.resources or len(now) != len(old):
@@ -120,7 +120,7 @@ class NodeIndex:
         return [entry for entry in entries if class_of[entry[1]] in classes]
 
     def fitting(self, classes: Classes, pod: PodAmounts) -> Fitting:
-        """Nodes of these classes with free room for such a pod."""
+        """The nodes of these classes with free room for such a pod. Amounts: at least those of the pod."""
         known = self._fitting.get((classes, pod))
         if known is None and len(self._fitting) > MOST_KEPT:
             self._fitting = {(self._every, ()): self._fitting[self._every, ()]}
@@ -139,14 +139,14 @@ class NodeIndex:
 
     @cached_property
     def emptied(self) -> NodeIndex:
-        """All nodes well and empty: what does not fit there never will."""
+        """The index of the same nodes, ready and empty: a pod that does not fit there never fits."""
         empty = (Node(node.name, node.node_class, node.allocatable, node.allocatable) for node in self.nodes)
         return NodeIndex(Nodes(self._all.resources, tuple(empty)))
 
     # Classes
 
     def taking(self, where: Where) -> Classes:
-        """The classes of nodes that take such pods now."""
+        """Numbers of the classes whose nodes accept such pods now, passing taints included."""
         if where not in self._taking:
             self._taking[where] = frozenset([
                 number for (node_class, passing), number in self._numbers.items()
@@ -155,7 +155,7 @@ class NodeIndex:
         return self._taking[where]
 
     def classes_for(self, pods: PodRequests) -> frozenset[NodeClass]:
-        """Classes of nodes that some of these pods may ever run on, passing taints aside: a static fact."""
+        """Classes of nodes on which some of these pods may run, whatever is free. Passing taints do not count."""
         wheres = {request.where for request, _ in pods}
         for where in wheres - self._accepting.keys():
             self._accepting[where] = frozenset([one for one in self.classes if accepts(where, one)])
@@ -169,11 +169,11 @@ class NodeIndex:
 
     @cached_property
     def unusual(self) -> list[int]:
-        """Nodes on which pods end, or that take none now."""
+        """Indexes of nodes with terminating pods, and of nodes that are not schedulable."""
         return [at for at, node in enumerate(self.nodes) if node.ending or not node.schedulable]
 
     def overdue_from(self, due_back: float) -> Iterator[float]:
-        """When room that is to come will not count as such any more."""
+        """The times at which room that is to come stops to count."""
         for node in [self.nodes[at] for at in self.unusual]:
             if not node.schedulable:
                 yield node.since + due_back
@@ -194,34 +194,34 @@ class NodeIndex:
 
 
 Requests = frozenset[PodRequests]
-"""The pod requests of the instances of a service, each once: equal for services of the same make."""
+"""The pod requests of the instances of a service, each once. Many services have equal ones."""
 
 
 class Neighbours:
-    """Which services share nodes: some node class could ever run pods of both. Services that share nodes,
-    directly or through others, form one part of the cluster.
+    """Which services share nodes: nodes of some class could run pods of both. Services that share nodes, directly or
+    through others, form one part of the cluster.
 
-    `makes`: how many services there are of each make, at rest or not, of those that are weighed against each other.
+    `counts`: pod requests -> number of weighed services with these requests.
     """
 
     def __init__(self, counts: Counter[Requests], nodes: NodeIndex) -> None:
         self.service_counts, self.node_classes = counts.copy(), nodes.classes
         self.classes = {each: frozenset[NodeClass]().union(*map(nodes.classes_for, each)) for each in counts}
-        """Classes of nodes that services of each make may run on."""
+        """Pod requests -> classes of nodes that services with these requests may use."""
         self.part, self.part_of_class = _parts(self.classes)
-        """The number of the part that services of each make belong to, and nodes of each class."""
+        """`part`: pod requests -> number of the part. `part_of_class`: class of nodes -> number of the part."""
         self._services = Counter[int]()
-        """How many services belong to each part."""
+        """Number of the part -> its weighed services."""
         for requests, number in counts.items():
             self._services[self.part[requests]] += number
 
     def shares(self, requests: Requests) -> bool:
-        """Whether services of this make share nodes with another service."""
+        """Whether a service with these requests shares nodes with another service."""
         return bool(self.classes[requests]) and self._services[self.part[requests]] > 1
 
 
 def _parts(classes: dict[Requests, frozenset[NodeClass]]) -> tuple[dict[Requests, int], dict[NodeClass, int]]:
-    """The part of each make, and of each class of nodes."""
+    """The number of the part, by pod requests and by class of nodes."""
     of_class: dict[NodeClass, int] = {}
     part: dict[Requests, int] = {}
     for number, (requests, own) in enumerate(classes.items()):

@@ -1,8 +1,8 @@
-"""Trial placement: do these pods fit, beside everything that is reserved so far?
+"""Trial placement: whether pods fit beside all reservations.
 
-Room is reserved, not particular nodes: where pods fit only if reserved ones move, these are moved. "Does not fit" is
-said only where no placement does it, or with `undecided` where the search was given up. The same calls in the same
-order give the same answers. Must not know of services, ratios or instances, and must not raise on any request.
+A reservation keeps room, not particular nodes: reserved pods are moved when other pods fit only then. Pods "do not fit"
+when no placement exists, or, with `undecided`, when the search was given up. The same calls in the same order give the
+same answers. Must not know of services, ratios or instances, and must not raise on any request.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from scaler.decide.nodes import PODS, PodRequest, PodRequests, Room
 from scaler.decide.trial import PlacedPod, PodClass, Trial, by_restriction
 
 MOST_GROUPS = 8
-"""So many sets of candidate nodes are summed up in every combination."""
+"""The largest number of sets of candidate nodes that are summed up in every combination."""
 Slack = tuple[float, dict[int, float]]
-"""The most places for such pods on a node; by resource, the least that destroys a place there, on average."""
+"""Of one pod class: the most places on one node; resource -> the least amount, on average, that takes away a place."""
 
 
 class Shortage(msgspec.Struct, frozen=True, gc=False):
     """Pods that find no room. `str()` gives `needs 2 nodes with 8 free huawei.com/Ascend910 (pool=a), 1 there`."""
 
     request: PodRequest
-    """The first pod request that finds too little."""
+    """The first pod request that finds too little room."""
     wanted: int
     """Pods with this request."""
     there: int
-    """How many of them would find room."""
+    """How many of these pods would find room."""
     resource: str
-    """What there is least of."""
+    """The scarcest resource."""
     shared: bool = False
-    """A node may hold several of these pods, so nodes cannot be counted."""
+    """A node may hold several of these pods, so the shortage is not a number of nodes."""
     together: bool = False
-    """Each request finds its room alone, but not all of them at once."""
+    """Each request finds room alone, but all requests together do not."""
     undecided: bool = False
-    """The search for a place was given up: they may fit after all."""
+    """The search for a placement was given up: the pods may fit after all."""
 
     def __str__(self) -> str:
         there = "no placement holds all of it" if self.together else f"{self.there} there"
@@ -59,7 +59,7 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reservation(msgspec.Struct, eq=False):
-    """Room for all of `pods`, until it is cancelled. Compared by identity."""
+    """Room for all of `pods`, until the reservation is cancelled. Compared by identity."""
 
     pods: PodRequests
     room: Room
@@ -68,12 +68,12 @@ class Reservation(msgspec.Struct, eq=False):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that it is placed on now."""
+        """Names of the nodes on which its pods are placed now."""
         return self._names(self.placed)
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """Those of them on which it needs room that is not free now."""
+        """Names of the nodes on which its pods need room that is not free now."""
         return self._names(pod for pod in self.placed if not self._trial.is_free_for(pod))
 
     def _names(self, pods: Iterable[PlacedPod]) -> tuple[str, ...]:
@@ -81,48 +81,48 @@ class Reservation(msgspec.Struct, eq=False):
 
 
 class Placement:
-    """The nodes' room in one decision. `due_back`: so many seconds late something may be and still counts as to come.
+    """The room of the nodes in one decision. `due_back`: seconds that overdue room still counts as to come.
 
-    The node classes must differ wherever any of the pod requests makes a difference.
+    The classes of two nodes have to differ if one of the pod requests fits on one node only.
     """
 
     def __init__(self, nodes: NodeIndex, *, now: float = 0.0, due_back: float = 0.0) -> None:
         self.nodes, self._trial = nodes, Trial(nodes, now=now, due_back=due_back)
         self._unfit: dict[tuple[PodRequests, Room], Shortage] = {}
-        """What does not fit stays so until something is cancelled or granted."""
+        """Pods that do not fit -> shortage. Empty again when a reservation is cancelled or room is freed."""
 
     def fits(self, pods: PodRequests, room: Room = Room.FREE) -> Shortage | None:
-        """Why these pods do not fit beside what is reserved; None when they do. Reserves nothing."""
+        """Why these pods do not fit beside all reservations; None when they fit. Reserves nothing."""
         found = self._try(pods, room)
         self._trial.undo()
         return found if isinstance(found, Shortage) else None
 
     def reserve(self, pods: PodRequests, room: Room = Room.FREE) -> Reservation | Shortage:
-        """Reserve room for all of these pods; or for none, and say why."""
+        """Reserve room for all of these pods. If not all fit, reserve nothing and return the shortage."""
         found = self._try(pods, room)
         self._trial.keep()
         return found if isinstance(found, Shortage) else Reservation(pods, room, found, self._trial)
 
     def cancel(self, reservation: Reservation) -> None:
-        """Its room is free again. A second time changes nothing."""
+        """Free the room of a reservation. A second call changes nothing."""
         for pod in reservation.placed:
             self._trial.put(pod, -1)
         reservation.placed = []
         self._unfit.clear()
 
     def count_freed(self, pods: Iterable[tuple[str, PodRequest]], sign: int = 1) -> None:
-        """The room of these pods on these nodes counts as `FREED`; on nodes that are not schedulable it does not. With
-        sign -1 it does not count any more: nothing may be reserved on it."""
+        """Count the room of these pods (node name, request) as `FREED`, on schedulable nodes only. With sign -1, count
+        that room no more: no reservation may use it then."""
         self._trial.count_freed(pods, sign)
         self._unfit.clear()
 
     def breadth(self, pods: PodRequests) -> int:
-        """The number of nodes with free room for the most restricted of these pods, whatever is reserved there."""
+        """The number of nodes with free room for the most restricted of these pods. Reservations do not count."""
         classes = [self._trial.pod_class(request) for request, _ in pods]
         return min([len(self.nodes.fitting(each.classes, each.amounts).entries) for each in classes], default=0)
 
     def sums_suffice(self, pods: PodRequests) -> bool:
-        """Whether, for every set of candidate nodes, the sum of what is free and not reserved would do."""
+        """Whether, for every set of candidate nodes, the free room without reservations suffices in sum."""
         by_nodes: dict[Classes, Counter[int]] = {}
         for request, count in pods:
             pod = self._trial.pod_class(request)
@@ -132,7 +132,7 @@ class Placement:
         return all(map(self._sum_suffices, chosen))
 
     def _sum_suffices(self, groups: Sequence[tuple[Classes, Counter[int]]]) -> bool:
-        """All that these groups request is there on the nodes that take any of them."""
+        """Whether the nodes that accept any of these pods have the requested amounts in sum."""
         classes = Classes().union(*[classes for classes, _ in groups])
         amounts = sum((amounts for _, amounts in groups), Counter[int]())
         states, entries = self._trial.states, self.nodes.fitting(classes, ()).entries
@@ -140,7 +140,7 @@ class Placement:
         return all(sum([free[at] for free in rest if free[at] > 0]) >= amount for at, amount in amounts.items())
 
     def _try(self, pods: PodRequests, room: Room) -> list[PlacedPod] | Shortage:
-        """Places for all of these pods, or why there are none; then nothing has moved."""
+        """Place all of these pods. If not all fit, move no pod and return the shortage."""
         known = self._unfit.get((pods, room))
         if known is not None:
             return known
@@ -153,7 +153,7 @@ class Placement:
     # What is missing
 
     def _shortage(self, pods: PodRequests, room: Room, *, undecided: bool) -> Shortage:
-        """The first request that finds too few places even alone; else they do not fit together."""
+        """The first request that finds too few places alone; if there is none, the requests do not fit together."""
         some = [(request, count) for request, count in pods if count > 0]
         for request, count in some:
             pod = self._trial.pod_class(request)
@@ -167,7 +167,7 @@ class Placement:
         return Shortage(request, count, count, resource, together=True, undecided=undecided)
 
     def _there(self, pod: PodClass, room: Room, most: int) -> int:
-        """How many such pods find room beside what is reserved; counted up to so many."""
+        """How many such pods find room beside all reservations; counted up to `most`."""
         there = 0
         for entry in self._trial.order(pod, room):
             if there >= most:
@@ -177,7 +177,7 @@ class Placement:
         return there
 
     def _scarcest(self, request: PodRequest, room: Room, count: int) -> str:
-        """The first resource that too few such pods would find enough of, if each requested nothing else."""
+        """The first resource of which there is too little for `count` pods, if the pods requested nothing else."""
         amounts, classes = self._trial.pod_class(request).amounts, self.nodes.taking(request.where)
         unknown = [name for name, amount in request.requests if amount > 0 and name not in self.nodes.resources]
         if unknown or not amounts:
@@ -185,14 +185,14 @@ class Placement:
         short = (one for one in amounts if self._there(self._trial.class_of((one,), classes), room, count) < count)
         return list(self.nodes.resources)[next(short, amounts[0])[0]]
 
-    # What a scheduler could spoil: sections 3b.6 and 3b.7 of the contract
+    # Which reservations a scheduler could spoil: sections 3b.6 and 3b.7 of the contract
 
     def spoils(
         self, pods: PodRequests, in_hands: Iterable[Iterable[tuple[PodRequest, int]]], *, own: bool = True
     ) -> bool:
-        """Whether a scheduler that knows of no reservations may put some of these pods, or of those in its hands,
-        where a reservation within reach of these pods cannot be kept any more; that of the pods themselves counts if
-        `own`. All of them are reserved, at the least room of their kind. True when unsure."""
+        """Whether a scheduler, which knows no reservations, may spoil one by binding `pods` and the pods `in_hands`.
+        Counts reservations within reach of `pods`, their own only if `own`. All these pods have to be reserved, at the
+        least room of their kind. True when not sure."""
         mine = self._trial.counted(pods)
         involved = self._trial.reach(mine)
         if len(involved) > 1:
@@ -207,8 +207,8 @@ class Placement:
     def _is_safe(
         self, pod: PodClass, before: Mapping[PodClass, int], hands: Mapping[PodClass, int], *, less: int
     ) -> bool:
-        """Whether these pods find their places, wherever those in hands are put on what is free, beside those that are
-        placed before them. No more than `less` of them: nothing counts on their places."""
+        """Whether the reserved pods of this class find places beside the pods of `before`, wherever the scheduler binds
+        the pods in `hands` on free room. True if at most `less` pods are reserved."""
         others = {**before, **hands}
         for room in [room for room in Room if pod.reserved[room]]:
             wanted = sum(pod.reserved[: room + 1])
@@ -221,7 +221,7 @@ class Placement:
         return True
 
     def _within_reach(self, pod: PodClass, room: Room, hands: Iterable[PodClass]) -> int:
-        """Places for such pods on nodes on which one of those in hands finds room that is free now."""
+        """Places for such pods on nodes where a pod in hands finds free room."""
         closed = (
             times(pod.amounts, state.whole[room])
             for index, state in self._trial.states.items()
@@ -237,15 +237,15 @@ class Placement:
         counted = [(whole, number) for whole in wholes if (number := times(pod.amounts, whole))]
         least = {}
         for index, amount in pod.amounts:
-            # The first of the places of a node costs what is left over there as well, each further one such an amount.
+            # To take the first place of a node, pods have to fill what is left over too; each next place: one amount.
             left = [(whole[index] - number * amount, number) for whole, number in counted]
             least[index] = min([min(over, (over + (n - 1) * amount) / n) for over, n in left], default=0.0)
         return max([number for _, number in counted], default=0), least
 
 
 def _lost(pod: PodClass, others: Mapping[PodClass, int], slack: Slack | None = None) -> int:
-    """How many places for such a pod these others destroy at the most, wherever they are put. Those that take less than
-    the slack share the loss of a place."""
+    """The most places for such pods that the other pods can take away, wherever they are bound. Several pods that are
+    smaller than the slack take away one place together."""
     if slack is not None:
         losses = {other: _loss(pod, other, slack) for other in others}
     else:

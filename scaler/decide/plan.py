@@ -1,4 +1,4 @@
-"""The plan of one service, from its draft: actions, counts, a verdict for each instance, warnings. Decides nothing."""
+"""The plan of one service, made from its draft: actions, counts, verdicts of instances, warnings. Decides nothing."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _OF_STATE = {
 
 
 def plan_of(draft: Draft, now: float) -> Plan:
-    """What to do for one service. Nothing, while writes for it are under way."""
+    """The plan of one service; without actions while writes for the service are under way."""
     demand = draft.demand
     service, target = demand.service, demand.target
-    if service.assumed:  # nothing is done, so nothing else is said
+    if service.assumed:  # no actions, so the verdicts name none
         draft = Draft(demand)
     revoked = [member.instance.group for member in demand.hands if member.uid in draft.revoked]
     return Plan(
@@ -79,7 +79,7 @@ def _actions(draft: Draft) -> Iterator[Action]:
     yield from map(Admit, draft.admitted)
     yield from map(Revoke, draft.revoked)
     if demand.target is not None and not demand.paused:
-        # A held instance keeps no PodGroup of ours: the scheduler would reserve room for it.
+        # A held instance must not keep a PodGroup of ours: the scheduler would reserve room for the PodGroup.
         left = (m for group in demand.groups.values() for m in group.held if m.instance.leftovers)
         yield from (Revoke(m.uid) for m in left if m.instance.made_by_us and m.uid not in draft.admitted)
     yield from (Evict(uid, beneficiary) for uid, beneficiary in draft.evicted.items())
@@ -87,10 +87,10 @@ def _actions(draft: Draft) -> Iterator[Action]:
 
 
 def verdicts(draft: Draft, now: float) -> tuple[Verdict, ...]:
-    """One verdict per instance, in the order of the service."""
+    """One verdict for each instance, in the order of the service."""
     demand = draft.demand
     full, rule, awaited = demand.service.rule, demand.rule, tuple(draft.lacking)
-    # What is beyond the largest ratio, and what a held one of these says: whether the full rule has place for it.
+    # Uid of each instance beyond the largest ratio -> the reason: of the full rule, or only of the limited one.
     beyond: dict[str, Reason] = {}
     if full is not None and rule is not None:
         if rule is not full:
@@ -103,7 +103,7 @@ def verdicts(draft: Draft, now: float) -> tuple[Verdict, ...]:
 
 
 def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
-    """Uids of what even the largest ratio has no place for: the last of those that run, then the last of those held."""
+    """Uids of instances beyond the largest ratio, of each group: the last running ones, then the last held ones."""
     for name, group in draft.demand.groups.items():
         most = rule.largest.of(name)
         if len(group.members) <= most:
@@ -167,7 +167,7 @@ def _why_evicted(beneficiary: str) -> Reason:
 
 
 def _wrong_label(instance: Instance, service: Service) -> Why | None:
-    """What is wrong with the labels of an instance that was admitted, and what comes of it."""
+    """What is wrong with the labels of an admitted instance, with the reason; None when nothing is wrong."""
     rule, problem = service.rule, service.problem
     if instance.mislabelled:
         return instance.mislabelled[0], instance.mislabelled[1:]
@@ -186,7 +186,7 @@ def _wrong_label(instance: Instance, service: Service) -> Why | None:
 
 
 def _held_reason(member: Member, service: Service, beyond: Reason | None, now: float) -> Reason:
-    """The first that applies: what no pass of time mends, what a person must undo, then what passes by itself."""
+    """The first reason that applies: first what people have to mend, then what people set, then what ends by itself."""
     instance, rule = member.instance, service.rule
     if instance.label_problem:
         return instance.label_problem
@@ -208,7 +208,7 @@ def _held_reason(member: Member, service: Service, beyond: Reason | None, now: f
 
 
 def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...]) -> tuple[str, ...]:
-    """What the reason refers to; decide.explain makes a sentence of it."""
+    """The words that the reason refers to; `decide/explain.py` makes a sentence of them."""
     instance, service = member.instance, draft.demand.service
     rule = service.rule if reason is Reason.NOT_IN_RATIO else draft.demand.rule
     match reason:
@@ -238,7 +238,7 @@ def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...
 
 
 def notes(demand: Demand) -> tuple[Note, ...]:
-    """The warnings: about the rule, about ratios without enough jobs, about instances of another size."""
+    """The warnings about the rule, ratios without enough jobs, spoilt jobs, and instances of another size."""
     service, rule = demand.service, demand.rule
     found: list[Note] = []
     if service.problem:
@@ -275,7 +275,7 @@ def _why_it_stays(instance: Instance, policy: Policy) -> str:
 
 
 def _unreachable_words(demand: Demand, rule: Rule, unreachable: int) -> str:
-    """Names the smallest ratio that is out of reach: the next one that more jobs would open."""
+    """The smallest unreachable ratio in words, with the jobs that it lacks."""
     ratio = rule.ratios[unreachable - 1]
     lacking = [
         f"{number} of {name}, {demand.groups[name].live} exist"

@@ -1,6 +1,6 @@
-"""How many instances are wanted of a service, and what is drained for that: section 3c of the contract.
+"""How many instances of a service are wanted, and which instances are drained: section 3c of the contract.
 
-Values in, values out. Must not act: a drain is an eviction without a beneficiary.
+Values in, values out. A drain is an eviction without a beneficiary; this module orders none.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from scaler.decide.world import Policy, Service, State
 from scaler.rules.rule import ALL, Rule
 
 Wanted = tuple[tuple[int, float], ...]
-"""Instances that were wanted in all, each time with when that ended, 0.0 = it has not: the highest first, and only what
-was wanted within the delay after all that was higher."""
+"""(wanted number, end of that number; 0.0 = now in force), the highest number first. An older number is kept only while
+it is higher than the number in force and ended less than the delay ago."""
 
 
 def followed(seen: Wanted, service: Service, now: float) -> Wanted:
-    """What was wanted of the service, up to now; the same object when nothing changed. The first counts. Nothing where
-    its rule names no delay. Where nothing is remembered, as many as are bound were wanted until now."""
+    """The wanted numbers up to now; the same object when nothing changed. The first number counts. Empty when the rule
+    names no delay. With an empty memory, `_bound_in_all` was wanted until now."""
     rule, delay = service.rule, service.options.scale_down_delay
     if rule is None or not delay:
         return ()
@@ -33,12 +33,12 @@ def followed(seen: Wanted, service: Service, now: float) -> Wanted:
 
 
 def in_all(rule: Rule, replicas: int) -> int:
-    """Instances in the smallest ratio that has so many; `ALL` where none has."""
+    """Instances of the smallest ratio with at least `replicas` instances; `ALL` when no ratio has so many."""
     return ALL if replicas > rule.largest.total else rule.limited(replicas).largest.total
 
 
 def _bound_in_all(rule: Rule, service: Service) -> int:
-    """Instances in the smallest ratio that has place for all that is bound."""
+    """Instances of the smallest ratio that has places for all bound instances; `ALL` when no ratio has."""
     bound = Counter(one.group for one in service.instances if one.bound and one.group in rule.groups)
     if not bound:
         return 0
@@ -47,8 +47,8 @@ def _bound_in_all(rule: Rule, service: Service) -> int:
 
 
 def drained(group: Group, most: int, policy: Policy) -> tuple[list[Member], list[Member]]:
-    """Bound instances beyond this number, whole ones, that are to be deleted, and those that should be and cost their
-    jobs restarts that are kept for faults. A group never loses running ones that the number has place for."""
+    """Bound instances beyond the number `most`. First list: instances to delete. Second list: instances that stay,
+    because a deletion would cost restarts that are kept for faults. `most` running instances always stay."""
     ending = (State.TERMINATING, State.FINISHED)
     bound = [m for m in group.members if m.instance.bound and m.step is None and m.state not in ending]
     pairs = _pairs_that_end(group) if group.paired else 0
@@ -56,7 +56,7 @@ def drained(group: Group, most: int, policy: Policy) -> tuple[list[Member], list
     if beyond <= 0:
         return [], []
     spare = max(0, sum(m.running for m in bound) - most - pairs)
-    # First what is of the least use, of that what costs no restart, then by deletion cost, then the newest.
+    # The least useful instances first; then those without a restart budget, the lowest deletion cost, the newest.
     able = sorted((m for m in bound if not why_not_drained(m)), key=age, reverse=True)
     able.sort(key=lambda m: (_use(m), m.instance.budget is not None, m.instance.deletion_cost))
     chosen = _first([m for m in able if affords_revoke(m.instance, policy)], beyond, spare)
@@ -65,15 +65,15 @@ def drained(group: Group, most: int, policy: Policy) -> tuple[list[Member], list
 
 
 def why_not_drained(member: Member) -> str:
-    """Why deleting its pods would not end it, or would end it for good; "" when neither."""
+    """Why an instance must not be drained: its pods would come again at once, or never again; "" when it may."""
     if member.instance.irreplaceable:
         return "nothing would make its pods again"
     return "nothing would hold its pods again" if member.instance.unheld else ""
 
 
 def _pairs_that_end(group: Group) -> int:
-    """Pairs of revisions, both bound, that need not be ended here: the newest one is about to run, or the owner has
-    more than its spec says. Else the owner waits for another one of the newest, which would be beyond."""
+    """Bound pairs of revisions that the owner ends itself: the newest instance is about to run, or the owner has more
+    instances than its spec says. Otherwise the owner waits for one more newest instance, beyond the number."""
     found = 0
     for owner, rollout in group.rollouts.items():
         mine = [m for m in group.members if m.instance.owner == owner and m.has_slot]
@@ -84,7 +84,7 @@ def _pairs_that_end(group: Group) -> int:
 
 
 def _first(members: Sequence[Member], number: int, running: int) -> list[Member]:
-    """So many of them, and of running ones only so many."""
+    """The first `number` members, those that do not run first; at most `running` running ones."""
     idle = [m for m in members if not m.running][:number]
     return idle + [m for m in members if m.running][: max(0, min(number - len(idle), running))]
 

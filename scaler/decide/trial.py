@@ -1,6 +1,6 @@
-"""Trial placement: pods on nodes, how they move, and the search for a place for more.
+"""The pods of a trial placement: on which nodes they are, how they move, and the search for places for more pods.
 
-Must not know of services, ratios or instances; a search ends after a bounded number of steps.
+Must not know of services, ratios or instances. A search ends after a bounded number of steps.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from scaler.decide.node_classes import Classes, Entry, NodeIndex, PodAmounts, pl
 from scaler.decide.nodes import Levels, PodRequest, Room
 
 MOST_PODS = 10_000
-"""More pods than this are not placed one by one: they count as finding no place."""
+"""The largest number of pods that is placed in one call; more pods count as finding no place."""
 STEPS = 2_000
-"""So many ways to move pods are tried in one call."""
+"""The largest number of moves that one call tries."""
 EFFORT = 1_000
-"""So many in vain in the life of one `Trial`."""
+"""The largest number of moves without success in the life of one `Trial`."""
 SEARCHED = 24
-"""Of so many pods at most every placement is tried; of more, only the one that takes the most restricted first."""
+"""Up to so many pods, every placement is tried; for more pods only one: the most restricted pod first."""
 
 by_restriction = attrgetter("rank")
 _restriction = attrgetter("pod_class.rank", "room", "number")
 
 
 class PodClass:
-    """Pods with the same amounts and candidate nodes, at any room. Compared by identity."""
+    """Pods with the same amounts and the same candidate nodes, at any `Room`. Compared by identity."""
 
     def __init__(self, amounts: PodAmounts, classes: Classes, size: int) -> None:
         self.amounts, self.classes, self.by_resource = amounts, classes, dict(amounts)
         self.rank = (size, tuple((index, -amount) for index, amount in amounts), tuple(sorted(classes)))
-        """Sorts the most restricted first: of few nodes, then the largest."""
+        """Sort key, the most restricted first: the fewest candidate nodes, then the largest amounts."""
         self.orders: dict[Room, list[Entry]] = {}
-        """Nodes with room for it now, sorted. Some entries may be out of date."""
+        """Room -> nodes with room for such a pod, sorted. Some entries may be out of date."""
         self.read: dict[Room, int] = {}
-        """So much of the log is considered in `orders`."""
+        """Room -> length of the log that `orders` has taken into account."""
         self.reserved = [0, 0, 0, 0]
-        """Reserved pods, by room."""
+        """Number of reserved pods, by `Room`."""
         self.places: dict[Room, int] = {}
-        """Places for such pods on all nodes with nothing reserved, as far as they were counted."""
+        """Room -> places for such pods on all nodes without reservations. Filled on demand."""
         self.losses: dict[PodClass, float] = {}
-        """How many places for such pods a pod of another class destroys at the most, as far as that was counted."""
+        """Other class -> the most places for such pods that one pod of the other class takes away. Filled on demand."""
         self._shares: dict[PodClass, int] = {}
 
     def share(self, other: PodClass) -> int:
-        """How many places for such pods a pod of the other class takes at the least, wherever it is put."""
+        """The least number of places for such pods that one pod of the other class takes, on any node."""
         if other not in self._shares:
             shares = [other.by_resource.get(index, 0) // amount for index, amount in self.amounts]
             self._shares[other] = min(shares, default=0) if other.classes <= self.classes else 0
@@ -58,18 +58,19 @@ class PodClass:
 
 
 class NodeState:
-    """A node that something is or was reserved on, or whose room is not the same at every level."""
+    """A node with a reservation, now or before, or with different room at different levels (`Room`)."""
 
     __slots__ = ("left", "pods", "room", "whole")
 
     def __init__(self, whole: Levels) -> None:
         self.whole = self.left = self.room = whole
-        """With nothing reserved; less what is reserved; what a pod finds that needs the levels above as well."""
+        """`whole`: without reservations. `left`: less all reservations. `room`: what a pod finds; a pod at one level
+        takes room of the levels above too."""
         self.pods: set[PlacedPod] = set()
         self._narrow()
 
     def change(self, amounts: PodAmounts, level: int, sign: int) -> None:
-        """Add these amounts at this level and above; with sign -1, take them."""
+        """Add the amounts at this level and all levels above; with sign -1, subtract them."""
         left = self.left
         if level == Room.FREE and left[0] is left[3]:
             free = plus(left[0], amounts, sign)
@@ -103,7 +104,7 @@ class PlacedPod(msgspec.Struct, eq=False):
 
 
 class Trial:
-    """The pods of one trial placement. `due_back`: so many seconds late something may be and counts as to come."""
+    """The pods of one trial placement. `due_back`: seconds that overdue room still counts as to come."""
 
     def __init__(self, nodes: NodeIndex, *, now: float, due_back: float) -> None:
         self.nodes = nodes
@@ -112,9 +113,9 @@ class Trial:
         self._class_of: dict[PodRequest, PodClass] = {}
         self.states: dict[int, NodeState] = {}
         self._log: list[int] = []
-        """The nodes whose room has changed, one after the other."""
+        """Indexes of nodes whose room changed, in order."""
         self._moves: list[tuple[PlacedPod, int]] = []
-        """Where pods were before they moved in this call."""
+        """Moved pods of this call, each with the index of its node before; -1 = none."""
         self._opened = False
         self._numbers = numbered()
         self._steps, self._effort = 0, EFFORT
@@ -122,7 +123,7 @@ class Trial:
     # Classes of pods
 
     def pod_class(self, request: PodRequest) -> PodClass:
-        """A resource that no node was counted for has no candidates."""
+        """The class of pods with this request. A pod with an unknown resource has no candidate nodes."""
         if request not in self._class_of:
             index, classes = self.nodes.resources, self.nodes.taking(request.where)
             amounts = tuple(sorted([(index.get(name, -1), amount) for name, amount in request.requests if amount > 0]))
@@ -152,7 +153,7 @@ class Trial:
         return self.states[index]
 
     def count_freed(self, pods: Iterable[tuple[str, PodRequest]], sign: int) -> None:
-        """The room of these pods on these nodes counts as `FREED`; with sign -1, no more."""
+        """Count the room of these pods (node name, request) as `FREED`; with sign -1, take it back."""
         nodes, index = self.nodes.nodes, self.nodes.resources
         for name, request in pods:
             at = bisect_left(nodes, name, key=lambda node: node.name)
@@ -164,7 +165,7 @@ class Trial:
             pod_class.places = {}
 
     def put(self, pod: PlacedPod, to: int) -> None:
-        """Take the pod off its node, if it has one, and put it on another; -1 = on none."""
+        """Move the pod from its node, if any, to the node with index `to`; -1 = to no node."""
         for index, sign in ((pod.node, 1), (to, -1)):
             if index >= 0:
                 state = self._state(index)
@@ -175,21 +176,21 @@ class Trial:
         pod.node = to
 
     def _move(self, pod: PlacedPod, to: int) -> None:
-        """The same, so that it can be undone."""
+        """Move the pod so that `undo` can move it back."""
         self._moves.append((pod, pod.node))
         self.put(pod, to)
 
     def keep(self) -> None:
-        """What moved stays where it is."""
+        """Keep all moves of this call."""
         self._moves.clear()
 
     def undo(self, start: int = 0) -> None:
-        """Put back what moved and is not kept."""
+        """Undo the moves that are not kept, except the first `start` moves."""
         while len(self._moves) > start:
             self.put(*self._moves.pop())
 
     def order(self, pod_class: PodClass, room: Room) -> list[Entry]:
-        """Nodes with room for one such pod, the fullest first. Only the first entry is sure to be up to date."""
+        """Nodes with room for one such pod, the fullest first. Only the first entry is surely up to date."""
         order, log = pod_class.orders.get(room), self._log
         if order is None:
             entries = self.nodes.fitting(pod_class.classes, pod_class.amounts).entries
@@ -214,7 +215,7 @@ class Trial:
         return state is None or state.room[room] == entry[0]
 
     def places(self, pod_class: PodClass, room: Room) -> int:
-        """How many such pods all nodes hold with nothing reserved."""
+        """How many such pods all nodes hold without reservations."""
         if room not in pod_class.places:
             amounts, class_of = pod_class.amounts, self.nodes.class_of
             pod_class.places[room] = self.nodes.fitting(pod_class.classes, amounts).places + sum([
@@ -225,7 +226,7 @@ class Trial:
         return pod_class.places[room]
 
     def reach(self, pod_classes: Iterable[PodClass]) -> list[PodClass]:
-        """What is reserved on candidate nodes of these, on candidate nodes of that, and so on."""
+        """Classes of reserved pods that share candidate nodes with these classes, directly or through others."""
         classes = Classes().union(*[each.classes for each in pod_classes])
         found, rest = [], [each for each in self.pod_classes.values() if any(each.reserved)]
         while near := [each for each in rest if not classes.isdisjoint(each.classes)]:
@@ -235,7 +236,7 @@ class Trial:
         return found
 
     def is_free_for(self, pod: PlacedPod) -> bool:
-        """Whether room that is free now is enough for this pod and for those that were reserved there before it."""
+        """Whether the free room of the node suffices for this pod and for the pods that were reserved before it."""
         state = self.states[pod.node]
         free = state.left[Room.FREE]
         for other in sorted(state.pods, key=lambda one: one.number):
@@ -248,9 +249,9 @@ class Trial:
     # Searching
 
     def find(self, wanted: Mapping[PodClass, int], room: Room) -> tuple[list[PlacedPod] | None, bool]:
-        """Put all of these pods on nodes while others move; or None, nothing has moved then, and whether it is sure."""
+        """Place all of these pods; reserved pods may move. Or None, then no pod has moved. And whether it is sure."""
         if room >= Room.TO_COME and not self._opened:
-            self._opened = True  # consider the nodes that have more room at this level
+            self._opened = True  # log the nodes that have more room at this level
             self._log.extend(index for index in self.nodes.unusual if self._state(index))
         total = sum(wanted.values())
         if total > MOST_PODS:
@@ -269,15 +270,15 @@ class Trial:
         return None, sure
 
     def _place(self, pod: PlacedPod) -> bool:
-        """Put the pod on the fullest node that has room for it, if there is any."""
+        """Place the pod on the fullest node that has room for it. False when no node has room."""
         order = self.order(pod.pod_class, pod.room)
         if order:
             self._move(pod, order[0][1])
         return bool(order)
 
     def _is_in_vain(self, wanted: Mapping[PodClass, int], room: Room) -> bool:
-        """Whether there are too few places on all candidate nodes for all pods that must be there; each counts as the
-        number of places that it takes at the least."""
+        """Whether the candidate nodes have too few places for all pods, reserved and wanted. Each pod counts as the
+        least number of places that it takes."""
         if not all(each.classes for each in wanted):
             return True
         reserved = [each for each in self.pod_classes.values() if any(each.reserved)]
@@ -293,7 +294,7 @@ class Trial:
         return False
 
     def _rearranged(self, pods: list[PlacedPod]) -> tuple[bool, bool]:
-        """Put these pods somewhere while others move; whether they could be, and whether that is sure."""
+        """Place these pods while reserved pods move. Returns whether all are placed, and whether that is sure."""
         self._steps = given = min(STEPS, self._effort)
         reached = self.reach({pod.pod_class for pod in pods})
         movable = any(each.reserved[room] and self.order(each, room) for each in reached for room in Room)
@@ -306,7 +307,7 @@ class Trial:
         return found, sure
 
     def _place_or_move(self, pod: PlacedPod, visited: set[int]) -> bool:
-        """Put the pod on some node, if need be where reserved pods can move away. When it fails, nothing has moved."""
+        """Place the pod, if necessary on a node from which reserved pods move away. On failure no pod has moved."""
         if self._place(pod):
             return True
         self._steps -= len(self.states) // 100
@@ -333,7 +334,7 @@ class Trial:
         return False
 
     def _repacked(self, pods: list[PlacedPod], reached: set[PodClass]) -> tuple[bool, bool]:
-        """Take all pods in reach off their nodes and place them anew together with these; and whether that is sure."""
+        """Place all reserved pods in reach anew, together with these pods. Returns success, and whether it is sure."""
         moving = [pod for state in self.states.values() for pod in state.pods if pod.pod_class in reached]
         in_order = sorted([*moving, *pods], key=_restriction)
         if self._steps <= len(in_order):
@@ -346,7 +347,7 @@ class Trial:
         return all(map(self._place, in_order)), False
 
     def _search(self, pods: Sequence[PlacedPod], at: int, dead: set[object]) -> bool:
-        """Place the pods from this one on, in every way. Nodes of one class with the same room are tried once."""
+        """Place the pods from index `at` on, in every way. Of nodes of one class with the same room one is tried."""
         if at == len(pods):
             return True
         mark = (at, tuple(sorted(map(self._alike, {pod.node for pod in pods[:at]}))))
@@ -367,7 +368,7 @@ class Trial:
         return False
 
     def _alike(self, index: int) -> tuple[int, Levels, Levels]:
-        """The same for nodes that are as good for everything."""
+        """A key that is equal for nodes on which every pod fits equally well."""
         free = self.nodes.nodes[index].free
         state = self.states.get(index)
         same = (free, free, free, free)
