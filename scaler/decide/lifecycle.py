@@ -1,9 +1,9 @@
-"""How an instance restarts and ends: what its job asks for, what its pods show, and at most one step that follows.
+"""How an instance restarts and ends: the run policy of the job, what the pods show, and at most one step that follows.
 
-A step is about this instance alone and needs no slot, so it is taken whatever the ratio says, also while the rule is
-paused. Must not admit, complete or revoke: an instance with a step is left alone by the rest of the decision.
-Instances that others make have no steps: their owners mind their life. Names of pods are listed only where something is
-wrong with them or the job has ended, so that an instance that runs stays a handful of numbers.
+A step concerns one instance and needs no slot, so it is taken whatever the ratio says, also while the rule is paused.
+An instance with a step gets no other action in the decision. Must not admit, complete or revoke. Instances that others
+make have no steps: their owners restart and end them. Names of pods are listed only when a pod is wrong or the job has
+ended, so that a running instance is a few numbers.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class CleanPods(StrEnum):
 
     ALL = "All"
     RUNNING = "Running"
-    """Those that have not ended; what has ended stays, for its logs."""
+    """Pods that have not ended; ended pods stay for their logs."""
     NONE = "None"
-    """Those that are not bound to a node, which could only take room from others."""
+    """Only pods that are not bound to a node: these could take room from others later."""
 
 
 class Outcome(StrEnum):
@@ -45,23 +45,23 @@ class Ending(StrEnum):
 
 
 class RunPolicy(msgspec.Struct, frozen=True, gc=False):
-    """What a job asks for. Times are seconds since the epoch, durations seconds."""
+    """The run policy of a job. Times are seconds since the epoch, durations seconds."""
 
     backoff_limit: int = 0
     """Restarts that the job is allowed; 0 = any number."""
     retries: bool = False
-    """Pods that fail are Volcano's to retry (label `fault-retry-times`), as often as it says there is left."""
+    """Volcano retries failed pods (label `fault-retry-times`), as often as `Life.remaining` says."""
     clean: CleanPods = CleanPods.RUNNING
     ttl: int | None = None
     """Life of the job after it has finished; None = for ever."""
     deadline: int | None = None
     """Life of the job after its first start; None = for ever."""
     all_workers: bool = False
-    """It has succeeded when all its workers have, whatever the leader does."""
+    """The job has succeeded when all its workers have, whatever the leader does."""
     started_at: float = 0.0
     finished_at: float = 0.0
     rounds: int = 0
-    """How often it has been whole so far: the round that its next pods belong to."""
+    """How often all its pods were bound so far: the number of the round of its next pods."""
 
 
 class FailedPod(msgspec.Struct, frozen=True, gc=False):
@@ -69,61 +69,61 @@ class FailedPod(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     exit_code: int
-    """Of its container `ascend`; -1 when it left none."""
+    """Exit code of its container `ascend`; -1 when there is none."""
     exit_code_decides: bool = False
     """Its replica type has restartPolicy ExitCode."""
     disrupted: bool = False
-    """Ended by the cluster and not by itself: evicted, node shut down, refused by the kubelet."""
+    """The cluster ended the pod: evicted, node shut down, refused by the kubelet."""
 
 
 class Life(msgspec.Struct, frozen=True, gc=False):
-    """What the pods of an instance show of its way through life, beside their counts."""
+    """What the pods of an instance show about restarts and ending, beside their counts."""
 
     policy: RunPolicy = RunPolicy()
     version: int = -1
-    """The newest round that one of its pods belongs to; -1 without pods."""
+    """The newest round of its pods; -1 without pods."""
     remaining: int | None = None
-    """Retries that Volcano has left for it; None when Volcano has not said."""
+    """Retries that Volcano has left for the instance; None = not known."""
     failed: tuple[FailedPod, ...] = ()
     succeeded: int = 0
     workers: int = 0
-    """Workers that the instance consists of, and how many of them succeeded."""
+    """Workers of the instance, and how many of them succeeded."""
     workers_succeeded: int = 0
     surplus: tuple[str, ...] = ()
-    """Pods that it has beyond the replicas of its job, the highest index first."""
+    """Pods beyond the replicas of the job, the highest index first."""
     outgrown: bool = False
-    """Its PodGroup asks for another number of pods than its job does by now."""
+    """The PodGroup asks for another number of pods than the job does now."""
     unbound: tuple[str, ...] = ()
-    """Names, of a finished job only: pods not bound to a node, pods bound that run on, pods that have ended."""
+    """Names of pods, of a finished job only: not bound to a node; bound and still running; ended."""
     running_on: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
 
 
 class InstanceAction(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="action"):
-    """What is done about one instance."""
+    """An action on one instance."""
 
     uid: str
 
 
 class Record(InstanceAction, frozen=True):
-    """Note on the job that it has been whole: `rounds` is what its next pods carry as their version."""
+    """Note on the job that all its pods were bound. `rounds`: the version of its next pods."""
 
     rounds: int
 
 
 class Remove(InstanceAction, frozen=True):
-    """Delete these pods, one after the other in this order, and the PodGroup too if nothing needs it any more."""
+    """Delete these pods, one after the other in this order, and if `pod_group` the PodGroup too."""
 
     pods: tuple[str, ...]
     pod_group: bool = False
 
 
 class Resize(InstanceAction, frozen=True):
-    """Let the PodGroup ask for as many pods as the job does."""
+    """Set the number of pods in the PodGroup to that of the job."""
 
 
 class Finish(InstanceAction, frozen=True):
-    """Write into the job's status that it has succeeded or failed, for good."""
+    """Write into the job's status that the job has succeeded or failed, for good."""
 
     outcome: Outcome
     reason: Ending
@@ -131,26 +131,26 @@ class Finish(InstanceAction, frozen=True):
 
 
 class Expire(InstanceAction, frozen=True):
-    """Delete a job that has finished long enough ago; the garbage collector takes what it owns."""
+    """Delete a job whose time after its end is over; the garbage collector deletes what the job owns."""
 
 
 LifeAction = Record | Remove | Resize | Finish | Expire
 
 
 RETRYABLE_FROM = 128
-"""restartPolicy ExitCode: codes from here on are signals, and the pod is made anew."""
+"""restartPolicy ExitCode: exit codes from this one on are signals, and the pod is made anew."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 300.0
-"""Seconds from one start to the next, as the kubelet's own for containers: the first replacement comes at once."""
+"""Seconds from one start to the next, as the kubelet has for containers. The first replacement has no pause."""
 
 
 def next_step(instance: Instance, now: float) -> LifeAction | None:
-    """What the life of the instance asks for now; None nearly always."""
+    """The next step of the instance; None nearly always."""
     if instance.owner_deleting or instance.label_problem or not instance.made_by_us:
         return None
     if instance.owner_finished:
         return _after_the_end(instance, now)
-    if instance.faults:  # nothing of a job that cannot be read is touched
+    if instance.faults:  # the objects of a job that cannot be read stay as they are
         return None
     life = instance.life
     if life.surplus or life.outgrown:
@@ -161,15 +161,15 @@ def next_step(instance: Instance, now: float) -> LifeAction | None:
     ended = tuple(pod.name for pod in life.failed if is_replaced(pod))
     if ended and now >= _replace_at(instance):
         return Remove(instance.uid, ended)
-    # Whole = every pod bound. Counted when it is reached, not when it is lost, so that no loss is ever missed: the next
-    # round follows it, whichever replica was leader when the pods went.
+    # A round is counted when every pod is bound, not when pods are lost. So no loss is missed, whichever replica was
+    # leader when the pods were lost.
     if instance.bound == instance.expected > 0 and life.version >= life.policy.rounds:
         return Record(instance.uid, life.version + 1)
     return None
 
 
 def recheck_at(instance: Instance) -> Iterator[float]:
-    """The moments at which time alone asks for a step."""
+    """The times at which a step may follow by time alone."""
     life, policy = instance.life, instance.life.policy
     if instance.owner_finished:
         if policy.ttl is not None:
@@ -182,13 +182,13 @@ def recheck_at(instance: Instance) -> Iterator[float]:
 
 
 def is_replaced(pod: FailedPod) -> bool:
-    """Whether a pod that ended with an error is made anew by us: the cluster ended it, or its exit code says so."""
+    """Whether the scaler replaces a failed pod: the cluster ended the pod, or its exit code is a signal."""
     return pod.disrupted or (pod.exit_code_decides and not 0 <= pod.exit_code < RETRYABLE_FROM)
 
 
 def _replace_at(instance: Instance) -> float:
-    """Pods that lived long are replaced at once; those that ended soon after their start with growing pauses, so that
-    a pod which cannot live does not keep scheduler and API server busy."""
+    """When failed pods are replaced: at once after a long life, after growing pauses when they ended soon after their
+    start. So pods that always fail do not keep scheduler and API server busy."""
     version = instance.life.version
     return instance.admitted_at + (min(FIRST_PAUSE * 2.0 ** min(version - 1, 16), LONGEST_PAUSE) if version > 0 else 0)
 
@@ -214,7 +214,7 @@ def _ending(instance: Instance, now: float) -> tuple[Outcome, Ending, str] | Non
 
 
 def _after_the_end(instance: Instance, now: float) -> LifeAction | None:
-    """Clean up as the job asks, then delete the job when its time has come."""
+    """Delete pods as the run policy says, then delete the job when its `ttl` is over."""
     life, policy = instance.life, instance.life.policy
     pods = life.unbound
     if policy.clean is not CleanPods.NONE:

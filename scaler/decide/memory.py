@@ -1,4 +1,4 @@
-"""What one decision leaves to the next: of a service, and of each of its instances. Lost at failover, by design."""
+"""The memory: what one decision hands to the next, of services and instances. After a failover the memory is empty."""
 
 from __future__ import annotations
 
@@ -13,86 +13,86 @@ if TYPE_CHECKING:
 
 
 class Turns(IntEnum):
-    """Whether an instance has had its turn without having been bound: then nothing is evicted for it."""
+    """Whether an instance had its turn and was not bound. If so, no instance is evicted for it."""
 
     NONE = 0
     SINCE_LAST_BIND = 1
-    """No pod of any service was bound since: the scheduler may have been away."""
+    """The turn ended, and no pod of any service was bound since: the scheduler may have been away."""
     FOR_GOOD = 2
 
 
 class InstanceMemory(msgspec.Struct, frozen=True, gc=False):
-    """What must be remembered about an instance, by its uid."""
+    """The memory of one instance."""
 
     broken_since: float = 0.0
     bound_since: float = 0.0
-    """Since when all its pods have been bound and not all run."""
+    """Since when all its pods are bound, and not all run."""
     restarts: int = -1
-    """Restart count seen last; -1 = never seen."""
+    """Restart count at the last look; -1 = never seen."""
     restarted_at: float = 0.0
     """When an increase of the restart count was first seen."""
     ran: bool = False
-    """It ran since it was admitted."""
+    """The instance ran since it was admitted."""
     revoked: str = ""
-    """Held since its admission was revoked; the value says for whom."""
+    """Why the admission was revoked, in words, until the instance is admitted again; "" = not revoked."""
     refused: str = ""
-    """The API server's words when its creation was refused; "" when it was not."""
+    """The answer of the API server that refused the creation; "" = not refused."""
     refused_until: float = 0.0
     refused_times: int = 0
     refused_generation: int = 0
     preempted_for: str = ""
-    """Evicted; the value names the service that needs its room, `NOBODY` when fewer instances are to run."""
+    """The beneficiary of its eviction, until its pods are gone; `NOBODY` = fewer instances are wanted, "" = none."""
     turn_since: float = 0.0
-    """Of a scale-up, or of one that is bound in part: since when it has been in the scheduler's hands."""
+    """Of a scale-up or an instance bound in part: since when its turn runs; 0.0 = it does not run."""
     turn_over: bool = False
-    """It was not bound in its turn: other candidates go first, and what is bound of it is of no use."""
+    """The turn ended without a bind: other candidates go first, and pods that are bound in part are of no use."""
     turns: Turns = Turns.NONE
     failures: int = 0
-    """Turns of a scale-up that ended without a bind; since the last bind of any pod: `failures - counted`."""
+    """Turns of a scale-up that ended without a bind. Of these, `failures - counted` since the last bind of any pod."""
     counted: int = 0
     backoff_until: float = 0.0
     pardoned: bool = False
-    """A bind of any pod has set its clock back once already."""
+    """The pardon was used: a bind of any pod has taken back a turn or backoff of the instance once."""
 
 
 class ServiceMemory(msgspec.Struct, frozen=True, gc=False):
-    """What must be remembered about a service, and about its instances."""
+    """The memory of one service, and by uid that of its instances."""
 
     instances: dict[str, InstanceMemory] = {}
     bound: int = 0
-    """Bound pods at the last look: any rise is progress."""
+    """Bound pods at the last look: a larger number is progress."""
     jobs: str = ""
-    """Fingerprint of what is read of its jobs and its rule: a change of it ends backoff."""
+    """`Demand.jobs` at the last look, a fingerprint of jobs and rule: a change ends backoff."""
     turn_since: float = 0.0
-    """Since when its minimum has been in the scheduler's hands without progress; 0.0 = it is not."""
+    """Since when the turn of the minimum runs without progress; 0.0 = it does not run."""
     made: bool | None = None
-    """Whether all chosen instances existed when last looked at in this turn; None = not looked at."""
+    """Where others make the pods: whether all chosen instances had pods in this turn; None = not looked at."""
     failures: int = 0
-    """Turns of its minimum that ended; since the last bind of any pod: `failures - counted`."""
+    """Turns of the minimum that ended. Of these, `failures - counted` since the last bind of any pod."""
     counted: int = 0
     ended_at: float = 0.0
-    """When a turn of its minimum ended last, without progress since; 0.0 = none."""
+    """When the last turn of the minimum ended; 0.0 = none, or progress since."""
     backoff_until: float = 0.0
     pardoned: bool = False
     short_since: float = 0.0
-    """Since when something has been missing that its own running surplus would make room for."""
+    """Since when an instance is missing for which running surplus of the service would make room; 0.0 = none is."""
     held_since: float = 0.0
-    """Since when its minimum has fitted nowhere; 0.0 = it is not so."""
+    """Since when the minimum fits nowhere; 0.0 = it fits, or is not looked at."""
     probe_since: float = 0.0
-    """Since when its minimum is tried although it fits nowhere; 0.0 = it is not."""
+    """Since when the minimum is probed; 0.0 = it is not."""
     probes: int = 0
-    """How often that was in vain."""
+    """Number of probes that ended without success."""
     victims: tuple[str, ...] = ()
-    """Uids of what was evicted for it and is not gone yet."""
+    """Uids of instances that were evicted for the minimum and still exist."""
     wanted: tuple[tuple[int, float], ...] = ()
-    """Instances wanted in all as far as they still count, and until when; see decide.scale."""
+    """Wanted numbers that still count, each with its end: `Wanted` of `scale.py`."""
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
-    """The successor of a decision is part of the next world; after a failover it starts empty."""
+    """The memory of all services. A decision returns the memory for the next world; after a failover it is empty."""
 
     services: dict[str, ServiceMemory] = {}
-    """By service, as `str(ServiceKey)`."""
+    """`str(ServiceKey)` -> memory of the service."""
     last_bind: float = 0.0
     """`World.last_bind` at the last look."""
 
@@ -103,7 +103,7 @@ FIRST_REFUSAL, LONGEST_REFUSAL = 1.0, 300.0
 
 
 def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float, generation: int) -> Memory:
-    """Remember that the API server refused to create an instance, and when to try it again. It had its turn."""
+    """Note that the API server refused a creation, and when to try again. The instance had its turn."""
     name = str(key)
     service = memory.services.get(name, ServiceMemory())
     before = service.instances.get(uid, NEVER_SEEN)
@@ -118,22 +118,22 @@ def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float,
 
 
 def remembered_of(seen: ServiceMemory, after: dict[str, InstanceMemory], now: float) -> ServiceMemory:
-    """What is to be remembered of a service whose instances are remembered so; the same object when nothing changed, so
-    that a decision at rest allocates nothing lasting."""
+    """The memory of a service with the memories `after` of its instances. The same object when nothing changed, so that
+    a decision without changes allocates no lasting memory."""
     if seen.instances and after.keys() != seen.instances.keys():
         new = sum(uid not in seen.instances for uid in after)
         left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]
-        after |= {uid: seen.instances[uid] for uid in left[new : new + 64]}  # a bound, of one service
+        after |= {uid: seen.instances[uid] for uid in left[new : new + 64]}  # at most 64 of one service
     return seen if after == seen.instances else msgspec.structs.replace(seen, instances=after)
 
 
 def _counts_on(memory: InstanceMemory, now: float) -> bool:
-    """Whether what is remembered of an instance that is gone holds for the one that its owner makes in its place."""
+    """Whether the memory of an instance that is gone holds for the instance that its owner makes in its place."""
     return memory.turns is not Turns.NONE or memory.backoff_until > now
 
 
 def inherited(service: Service, before: Mapping[str, InstanceMemory], now: float) -> Mapping[str, InstanceMemory]:
-    """An owner that makes a pod again makes another instance: what is held against the old one holds for the new."""
+    """The memory of instances, where new instances of an owner inherit turns and backoff of instances that are gone."""
     if not before:
         return before
     uids = {instance.uid for instance in service.instances}

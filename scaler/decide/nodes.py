@@ -2,8 +2,8 @@
 
 A `PodRequest` is what one pod requests, `Nodes` are all nodes at one moment. Amounts are whole numbers: cpu in
 millicores, memory in bytes, everything else in units; every pod requests one of the resource `pods`.
-Where something of a pod is not understood, it counts as fitting: holding back what a scheduler would have bound is
-worse than a pod that waits. Must not know of services, ratios or instances.
+A constraint of a pod that is not understood counts as met: to hold a pod that the scheduler would bind is worse than a
+pod that waits for the scheduler. Must not know of services, ratios or instances.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import msgspec
 PODS = "pods"
 Amounts = tuple[int, ...]
 NODE_NAME = "metadata.name"
-"""The only field that a node selector term may name; treated as a label of that name."""
+"""The only field that a node selector term may name. Treated as a label with this key."""
 OTHER = "*"
-"""Stands for a label value that no pod request names: no label value can be spelt so."""
+"""Stands for all label values that no pod request names. `*` is no valid label value."""
 REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Requirement(msgspec.Struct, frozen=True, gc=False, order=True):
-    """One expression of a node selector term. An operator that is not known here counts as met."""
+    """One expression of a node selector term. A requirement with an unknown operator counts as met."""
 
     key: str
     operator: str
@@ -43,7 +43,7 @@ class Toleration(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False, order=True):
-    """A taint that keeps pods away; PreferNoSchedule never does, and is left out."""
+    """A taint that repels pods. PreferNoSchedule repels no pod and is left out."""
 
     key: str
     value: str = ""
@@ -51,15 +51,15 @@ class Taint(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class Where(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
-    """Which nodes a pod may run on. Equal ones should be one object: candidate classes are found once for each."""
+    """Node constraints of a pod. Equal values should be one object: candidate classes are computed once per object."""
 
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[tuple[Requirement, ...], ...] = ()
-    """Any of these, each all of its requirements; an empty one matches no node. () = no required affinity at all."""
+    """Terms of the required affinity. A node has to meet all requirements of one term; an empty term matches no node.
+    () = no required affinity."""
     tolerations: tuple[Toleration, ...] = ()
     opaque: bool = False
-    """It has another constraint, which is not understood here. Users are warned; nothing is decided on it, since
-    what is not understood counts as fitting."""
+    """The pod has another constraint, which is not understood and so counts as met. Users are warned."""
 
 
 class PodRequest(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
@@ -70,27 +70,27 @@ class PodRequest(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=T
 
 
 PodRequests = tuple[tuple[PodRequest, int], ...]
-"""Several pods: each request, and how many pods have it."""
+"""Several pods: (request, number of pods with this request)."""
 
 
 class NodeClass(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
-    """What nodes that are alike have in common: the labels that matter, and lasting taints."""
+    """Labels and lasting taints that nodes of one class have in common: the labels that pod requests name."""
 
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[Taint, ...] = ()
 
 
 class Room(IntEnum):
-    """What room counts. Each includes the ones before."""
+    """Which room counts. Each level includes the levels before."""
 
     FREE = 0
     """Free on schedulable nodes."""
     FREED = 1
-    """What victims leave, as granted."""
+    """Room that victims leave (`Placement.count_freed`)."""
     TO_COME = 2
-    """What terminating pods on schedulable nodes leave, unless that is overdue."""
+    """Room that terminating pods on schedulable nodes leave, unless the pods are overdue."""
     AWAY = 3
-    """Nodes that are not schedulable and may soon be again."""
+    """Room of nodes that are not schedulable now and may be soon."""
 
     __hash__ = int.__hash__
 
@@ -105,26 +105,26 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     name: str
     node_class: NodeClass
     allocatable: Amounts
-    """Of an empty node, faulty chips included."""
+    """Amounts of the empty node, faulty chips included."""
     free: Amounts
     """Allocatable, less faulty chips and the requests of all bound pods that have not ended, terminating ones
     included; may be negative."""
     ending: tuple[tuple[float, Amounts], ...] = ()
-    """Of its terminating pods: when they should be gone (their grace period included), and what they take."""
+    """Terminating pods: the time when they should be gone (with their grace period), and the amounts that they take."""
     ready: bool = True
     """Ready, and not reported as faulty as a whole."""
     cordoned: bool = False
     since: float = 0.0
-    """Since when it has been schedulable, or not, as far as we saw."""
+    """Since when the node has been schedulable, or not schedulable, as far as the scaler saw."""
     passing: tuple[Taint, ...] = ()
-    """Taints of a condition that will pass (memory pressure, ...): they repel as long as they last."""
+    """Taints of a temporary condition (memory pressure, ...)."""
 
     @property
     def schedulable(self) -> bool:
         return self.ready and not self.cordoned
 
     def levels(self, now: float, due_back: float) -> Levels:
-        """Its room. `due_back`: so many seconds late something may be and still counts as to come."""
+        """The room of the node. `due_back`: seconds that overdue room still counts as to come."""
         ending = [amounts for deadline, amounts in self.ending if not self.schedulable or deadline + due_back > now]
         to_come = tuple(map(sum, zip(self.free, *ending, strict=True))) if ending and self.ready else self.free
         if self.schedulable:
@@ -134,25 +134,25 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 
 
 class Nodes(msgspec.Struct, frozen=True, gc=False):
-    """All nodes at one moment, sorted by name, as far as the pod requests that they were made for tell them apart."""
+    """All nodes at one moment, sorted by name, with the labels and resources that the pod requests name."""
 
     resources: tuple[str, ...] = (PODS,)
-    """In the order in which they get scarce: devices first."""
+    """Resource names; the resource that is usually scarce first: devices."""
     nodes: tuple[Node, ...] = ()
-    """One that is as it was is the same object."""
+    """An unchanged node is the same object as before."""
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
-    """What pod requests can tell nodes apart by: the more it says, the more classes and amounts of room there are."""
+    """By what pod requests can tell nodes apart. More terms make more node classes and more different amounts."""
 
     resources: tuple[str, ...] = (PODS,)
     grains: tuple[int, ...] = (1,)
-    """Aligned: every requested amount is a multiple of it, so room is counted in whole grains without any loss."""
+    """For each resource: every requested amount is a multiple of the grain, so room is counted in whole grains."""
     labels: tuple[tuple[str, tuple[str, ...] | None], ...] = ()
     """Label keys that pod requests name, with the values; None where the value is compared as a number."""
 
     def node_class(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> NodeClass:
-        """The class of a node; `labels` are to hold its name under `NODE_NAME`."""
+        """The class of a node; `labels` has to hold the name of the node under `NODE_NAME`."""
         seen = []
         for key, named in self.labels:
             value = labels.get(key)
@@ -168,7 +168,7 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
 
 
 def terms_of(requests: Iterable[PodRequest]) -> Terms:
-    """What these pod requests can tell nodes apart by."""
+    """The terms of these pod requests."""
     distinct = set(requests)
     grains: dict[str, int] = {PODS: 1}
     for request in distinct:
@@ -191,7 +191,7 @@ def terms_of(requests: Iterable[PodRequest]) -> Terms:
 
 @lru_cache(maxsize=1 << 16)
 def accepts(where: Where, node_class: NodeClass) -> bool:
-    """Whether nodes of this class take such pods at all, whatever is free on them now."""
+    """Whether nodes of this class accept such pods, whatever is free on the nodes."""
     labels = dict(node_class.labels)
     selected = all(labels.get(key) == value for key, value in where.selector)
     terms = [term for term in where.affinity if term and all(_met(requirement, labels) for requirement in term)]
@@ -218,7 +218,7 @@ def _met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compared(value: str | None, values: tuple[str, ...]) -> int:
-    """The sign of the value less the requirement's, as integers; 0 when either is none (then neither Gt nor Lt)."""
+    """The sign of (value - required value), as integers; 0 when one of them is no integer: then neither Gt nor Lt."""
     try:
         return 0 if value is None else int(value) - int(values[0])
     except (ValueError, IndexError):
@@ -227,7 +227,7 @@ def _compared(value: str | None, values: tuple[str, ...]) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def tolerates(where: Where, taints: tuple[Taint, ...]) -> bool:
-    """Whether none of the taints keeps such pods away."""
+    """Whether none of the taints repels such pods."""
     return all(
         any(_tolerated(taint, one) for one in where.tolerations) for taint in taints if taint.effect in REPELLING
     )
@@ -244,7 +244,7 @@ def _tolerated(taint: Taint, toleration: Toleration) -> bool:
 
 
 def joined(*parts: PodRequests) -> PodRequests:
-    """All of these pods together, in a fixed order."""
+    """All of these pods, in a fixed order."""
     counts: dict[PodRequest, int] = {}
     for part in parts:
         for request, count in part:

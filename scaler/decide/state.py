@@ -1,5 +1,5 @@
-"""One instance in a decision: its state, whether it has a slot, what is remembered of it, what bars it by itself, and
-the order of instances. Section 2 of the contract, as pure functions."""
+"""One instance in a decision: its state, its slot, its memory, why it cannot be admitted, and the order of instances.
+Section 2 of the contract, as pure functions."""
 
 from __future__ import annotations
 
@@ -39,35 +39,35 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
 
 
 def lacks_pods(instance: Instance, now: float, policy: Policy) -> bool:
-    """Whether pods are missing that should be there. What others make may take them a moment; an owner that waits for
-    the first pods to be ready takes as long as those take."""
+    """Whether expected pods are missing. Other owners have some time to make the pods (`makes_until`); an owner that
+    waits until the first pods are ready has as long as that takes."""
     if instance.pods >= instance.expected:
         return False
     return instance.made_by_us or not (instance.more_to_come or now < makes_until(instance, policy))
 
 
 def makes_until(instance: Instance, policy: Policy) -> float:
-    """When an owner has had its time to make the rest of an instance."""
+    """The end of the time in which an owner has to make the other pods of an instance."""
     return instance.newest + policy.minimum_timeout
 
 
 def is_of_no_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
-    """Whether it is bound in part and its turn has ended, or was bound for too long without running."""
+    """Whether the instance is bound in part and its turn has ended, or is bound for `start_timeout` without running."""
     if 0 < instance.bound < instance.expected and memory.turn_over:
         return True
     return memory.bound_since > 0 and now - memory.bound_since >= policy.start_timeout
 
 
 def counts_as_running(instance: Instance, state: State, counts_from: CountsFrom) -> bool:
-    """Whether the instance meets `counts_from`; otherwise it is in flight or without a slot."""
+    """Whether the instance counts as running by `counts_from`; otherwise it is in flight or without a slot."""
     if state is State.RUNNING:
         return counts_from is not CountsFrom.READY or instance.ready == instance.expected
     return state is State.STARTING and counts_from is CountsFrom.BOUND
 
 
 def observe(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
-    """When its restart count rose (the first sight is no restart: after a failover none is known of), and since when
-    all its pods have been bound and not all run, or its owner has waited for the first ones."""
+    """Update `restarts`, `restarted_at` and `bound_since`. The first look is no restart: after a failover
+    no older count is known. `bound_since` also runs while an owner waits for the first pods."""
     i = instance
     restarted_at = now if 0 <= memory.restarts < i.restarts else memory.restarted_at
     waits = i.bound > 0 and (i.more_to_come or i.bound == i.pods == i.expected > i.running)
@@ -80,7 +80,7 @@ def observe(instance: Instance, memory: InstanceMemory, now: float) -> InstanceM
 def observe_state(
     instance: Instance, state: State, memory: InstanceMemory, now: float, policy: Policy
 ) -> InstanceMemory:
-    """Keep first-seen times: since when it is broken; what was held against an instance ends when it runs."""
+    """Update `broken_since`, `turns` and what ends with a state. An instance that runs forgets all but its restarts."""
     if state is State.RUNNING:
         after = InstanceMemory(restarts=memory.restarts, ran=True)
         return memory if after == memory else after
@@ -104,7 +104,7 @@ def observe_state(
 
 
 class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """One instance with its state. `memory` is what is remembered after this look."""
+    """One instance with its state. `memory`: the memory of the instance after this look."""
 
     instance: Instance
     memory: InstanceMemory
@@ -112,7 +112,7 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
     running: bool = False
     in_flight: bool = False
     step: LifeAction | None = None
-    """What its own life asks for now; then nothing else is done about it."""
+    """The next step of its life (`lifecycle.py`). An instance with a step gets no other action."""
 
     @property
     def uid(self) -> str:
@@ -124,43 +124,43 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def in_hands(self) -> bool:
-        """Admitted and nothing of it bound: the scheduler may bind it at any moment."""
+        """Admitted and no pod bound: the scheduler may bind the instance at any moment."""
         return self.state is State.ADMITTED and not self.instance.bound
 
     @property
     def is_live(self) -> bool:
-        """Its owner exists, goes on, and can be made into pods."""
+        """The owner exists, is not being deleted, has not finished, and pods can be made of its spec."""
         i = self.instance
         return not (i.owner_deleting or i.owner_finished or (i.faults and self.state is State.HELD))
 
     @property
     def lacks_binds(self) -> bool:
-        """Some pods of it are bound, and others are not."""
+        """The instance has a slot, and some of its pods are bound, but not all."""
         return self.has_slot and 0 < self.instance.bound < self.instance.expected
 
     @property
     def in_part(self) -> bool:
-        """The others are with the scheduler or will be at once: no owner waits with them for the first ones."""
+        """Bound in part, and the scheduler has the other pods or gets them at once: no owner holds them back."""
         return self.lacks_binds and not self.instance.more_to_come
 
     @property
     def unbound(self) -> PodRequests:
-        """What its pods ask for that are still to be bound."""
+        """The requests of its pods that are not bound yet."""
         return self.instance.unbound
 
 
 def look_at(instance: Instance, remembered: InstanceMemory, service: Service, now: float, policy: Policy) -> Member:
-    """The instance with its state, and what is to be remembered of it."""
+    """The instance with its state and its next memory."""
     step, i = next_step(instance, now), instance
     if remembered.ran and i.ready == i.running == i.pods == i.expected > 0:
-        # The short cut for what most instances do: it runs however one counts, with nothing else to remember.
+        # The short cut for most instances: the instance runs, by any `counts_from`, and its memory does not change.
         troubled = i.gated or i.terminating or i.crashing or i.faulty or i.owner_deleting or i.owner_finished
         if not troubled and remembered == InstanceMemory(restarts=i.restarts, ran=True):
             return Member(instance, remembered, State.RUNNING, running=True, step=step)
     memory = observe(instance, remembered, now)
     state = state_of(instance, memory, now, policy)
     memory = observe_state(instance, state, memory, now, policy)
-    if service.assumed and remembered.refused:  # pods that are assumed do not prove that they were made
+    if service.assumed and remembered.refused:  # assumed pods are no proof of a creation
         memory = msgspec.structs.replace(
             memory,
             refused=remembered.refused,
@@ -175,7 +175,7 @@ def look_at(instance: Instance, remembered: InstanceMemory, service: Service, no
 
 
 def moments_of(member: Member, policy: Policy) -> Iterator[float]:
-    """When time alone may change its state."""
+    """The times at which the state may change by time alone."""
     memory, instance = member.memory, member.instance
     life = instance.life
     if instance.made_by_us and (life.failed or life.policy.deadline or instance.owner_finished):
@@ -198,7 +198,7 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
 
 @lru_cache(maxsize=65536)
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key in which p2 comes before p10. Numbers may have any number of digits, which are never converted."""
+    """A sort key: p2 before p10. Numbers may have any number of digits and are never converted."""
     return tuple(
         (0, len(digits := part.lstrip("0")), digits) if part.isdecimal() else (1, 0, part)
         for part in re.split(r"([0-9]+)", name)
@@ -206,7 +206,7 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def age(member: Member) -> Order:
-    """Outdated revisions last; oldest job, natural order of names, uid: a total order, so that decisions repeat."""
+    """Sort key: outdated revisions last, oldest job first, natural order of names, uid. A total order."""
     i = member.instance
     return i.outdated, i.created, natural(i.name), i.uid
 
@@ -217,15 +217,15 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 
 
 def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
-    """First those that have not had their turn, and those in the scheduler's hands before those that are held; one
-    whose old pods are still terminating last."""
+    """Sort key: candidates that had their turn last; then candidates with terminating pods last; then candidates in
+    hands before held ones; then by age."""
     memory = member.memory
     terminating = member.state is State.TERMINATING
     return memory.turn_over, memory.turns is not Turns.NONE, terminating, not member.in_hands, age(member)
 
 
 def newest_admission_first(members: Iterable[Member]) -> list[Member]:
-    """The reverse of the order of admission; instances admitted in the same second go in the reverse order of jobs."""
+    """Newest admission first; of instances that were admitted in the same second, the last by age first."""
     latest = in_order(members)
     latest.reverse()
     latest.sort(key=lambda m: -m.instance.admitted_at)
@@ -233,7 +233,7 @@ def newest_admission_first(members: Iterable[Member]) -> list[Member]:
 
 
 def why_not_admissible(member: Member, now: float) -> Reason | None:
-    """What of its own keeps a held instance from being admitted, whatever the ratio; None when nothing does."""
+    """Why a held instance cannot be admitted, whatever the ratio; None when it can."""
     instance, memory = member.instance, member.memory
     if instance.label_problem:
         return instance.label_problem
@@ -247,7 +247,7 @@ def why_not_admissible(member: Member, now: float) -> Reason | None:
 
 
 def is_candidate(member: Member, now: float, policy: Policy) -> bool:
-    """Whether it may be chosen: it is held, in the scheduler's hands, or its room is to come while its old pods end."""
+    """Whether the instance may get a place: it is held, in hands, or its old pods end and their room is to come."""
     if member.step is not None or why_not_admissible(member, now) is not None:
         return False
     if member.state is State.TERMINATING:
@@ -256,19 +256,19 @@ def is_candidate(member: Member, now: float, policy: Policy) -> bool:
 
 
 def is_to_come(member: Member, now: float, policy: Policy) -> bool:
-    """Whether the room of its terminating pods still counts."""
+    """Whether the room of its terminating pods is to come, and not overdue."""
     return member.instance.ends_by > 0 and now < member.instance.ends_by + policy.due_back
 
 
 def is_made(member: Member) -> bool:
-    """Whether admitting it would do anything now: pods that others make have to exist first."""
+    """Whether the instance can be admitted now: pods that others make have to exist first."""
     i = member.instance
     return i.made_by_us or i.gated > 0 or member.in_hands
 
 
 def is_incomplete(member: Member) -> bool:
-    """Has live pods, and something to create or release. One whose old pod is still terminating has to wait for it, one
-    whose job was spoilt meanwhile until that is mended. What others make can be released, never made."""
+    """Whether the instance has live pods, and other pods to create or release. Waits for: terminating pods to go, an
+    invalid job to be mended. Pods of other owners can be released, not created."""
     i = member.instance
     has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
     lacks = i.gated > 0 or i.misplaced or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
@@ -276,16 +276,16 @@ def is_incomplete(member: Member) -> bool:
 
 
 def may_be_revoked(instance: Instance, policy: Policy) -> bool:
-    """Whether its admission can be revoked: unbound, something would hold it again, enough restarts stay for faults."""
+    """Whether the admission can be revoked: no pod bound, the pods can be held again, enough restarts remain."""
     return policy.revoke and not (instance.bound or instance.unheld) and affords_revoke(instance, policy)
 
 
 def affords_revoke(instance: Instance, policy: Policy) -> bool:
-    """Whether its admission can be revoked and leave enough of its restarts for faults."""
+    """Whether a revocation leaves the restarts that are kept for faults."""
     budget = instance.budget
     return budget is None or budget.limit - budget.used > restart_reserve(budget, policy)
 
 
 def restart_reserve(budget: RestartBudget, policy: Policy) -> int:
-    """Restarts that are kept for faults."""
+    """The number of restarts that are kept for faults."""
     return policy.restart_reserve if policy.restart_reserve >= 0 else max(2, budget.limit // 2)

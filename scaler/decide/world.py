@@ -29,11 +29,11 @@ class State(StrEnum):
 
 
 NOBODY = "-"
-"""Whom a revoked or deleted instance makes room for when nothing is missing."""
+"""The beneficiary where there is none: an instance is revoked or deleted for no other service."""
 
 
 class Reason(StrEnum):
-    """Why an instance is where it is. Stable names: events, conditions, status, metrics, CLI and docs use them."""
+    """Why an instance is in its state. Stable names: events, conditions, status, metrics, CLI and docs use them."""
 
     # held
     WAITING_FOR_RATIO = "WaitingForRatio"
@@ -70,7 +70,7 @@ class Reason(StrEnum):
 
 
 class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here uses the builtin
-    """Said beside a reason, about an instance or about the whole service."""
+    """A problem of an instance or of the whole service, reported beside the reasons."""
 
     INSTANCE_SIZE_MISMATCH = "InstanceSizeMismatch"
     TARGET_UNREACHABLE = "TargetUnreachable"
@@ -92,7 +92,7 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
 
 
 class ServiceKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
-    """The unit of decision. `rule` is "" for jobs that name none: they have nothing to wait for."""
+    """The key of a service. `rule` is "" for jobs that name no rule: such jobs wait for nothing."""
 
     namespace: str
     rule: str
@@ -103,7 +103,7 @@ class ServiceKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=T
 
 
 class RestartBudget(msgspec.Struct, frozen=True, gc=False):
-    """Of an instance whose every lost pod counts as a restart with the operator that makes it."""
+    """The restarts of an instance whose operator counts each lost pod as a restart."""
 
     limit: int
     """Restarts after which that operator gives the instance up."""
@@ -126,7 +126,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Pods that the instance consists of."""
     kind: str = "AscendJob"
     generation: int = 0
-    """metadata.generation of the owner: a refused creation is tried again at once when it changes."""
+    """metadata.generation of the owner: after a change a refused creation is tried again at once."""
     owner_deleting: bool = False
     owner_finished: bool = False
     pods: int = 0
@@ -147,66 +147,66 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     admitted_at: float = 0.0
     """Creation of its oldest pod; 0.0 without pods."""
     leftovers: bool = False
-    """An admission's object other than pods exists (its PodGroup)."""
+    """An object of an admission other than pods exists (the PodGroup)."""
     stripped: bool = False
-    """It has pods and no PodGroup or Service any more: what the scheduler or its clients need was deleted."""
+    """The instance has pods, but its PodGroup or Service was deleted: the scheduler or clients need it."""
     mislabelled: tuple[Reason, str] | None = None
-    """What is wrong with its labels while it has released pods, what to write, and what it counts as."""
+    """The reason and words where the labels are wrong and pods are released: what to write, what it counts as now."""
     label_problem: Reason | None = None
-    """What its labels alone hold it for: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
-    NotServed for a job that is not ours at all."""
+    """Why its labels alone hold the instance: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
+    NotServed for a job that the scaler does not serve."""
     faults: tuple[str, ...] = ()
-    """All that keeps pods from being made of its spec; empty when nothing does."""
+    """Why no pods can be made of its spec; empty when pods can be made."""
     name_taken: str = ""
-    """`Kind name` of an object that another owner has under a name this instance needs; "" when none."""
+    """`Kind name` of an object of another owner with a name that this instance needs; "" when there is none."""
     trouble: str = ""
     """For people: what is wrong with its pods, e.g. `pod d0-master-0 on node node-4, which is not Ready`."""
     life: Life = Life()
-    """How it restarts and ends."""
+    """How the instance restarts and ends."""
     warnings: tuple[tuple[Warning, str], ...] = ()
-    """What people should know of it besides, with words; nothing of it is decided on."""
+    """Warnings for people, with words; the decision does not depend on them."""
     made_by_us: bool = True
-    """False: its owner makes its pods and objects, which can be released and revoked here, never made."""
+    """False: the owner makes pods and objects; the scaler releases and revokes them, and never creates them."""
     owner: str = ""
-    """What makes this instance and its like (uid of the Deployment, LeaderWorkerSet, ...); "" = it stands alone."""
+    """Uid of what makes this instance and others like it (Deployment, LeaderWorkerSet, ...); "" = no such object."""
     revision: str = ""
-    """Of its owner's template; instances are compared within one owner only. For people."""
+    """Revision of the owner's template; comparable within one owner only. For people."""
     outdated: bool = False
-    """Its owner makes instances of a newer revision now."""
+    """The owner makes instances of a newer revision now."""
     wanted: int = 0
     """Instances that `spec.replicas` of its owner names, those of a rollout's surge left out; 0 = not known."""
     unheld: int = 0
-    """Pods that came without our gate: nothing holds them, and what is deleted of them comes again at once."""
+    """Pods that came without our gate: the pods cannot be held, and a deleted pod comes again at once."""
     more_to_come: bool = False
-    """Its owner makes the rest of its pods once the first ones are ready."""
+    """The owner makes the other pods when the first pods are ready."""
     newest: float = 0.0
     """Creation of its newest pod that is not terminating; 0.0 without pods."""
     ends_by: float = 0.0
-    """When the last of its terminating pods should be gone, its grace period included; 0.0 without any, -1.0 when one
-    of them is on a node that is not Ready: it is not known then."""
+    """When the last terminating pod should be gone, with its grace period; 0.0 without terminating pods, -1.0 = not
+    known, because one of these pods is on a node that is not Ready."""
     misplaced: bool = False
-    """A released pod of it is in a PodGroup that it shares with other instances: that has to be mended."""
+    """A released pod is in a PodGroup of several instances: the scaler has to correct that."""
     budget: RestartBudget | None = None
-    """What a revocation is paid from; None when it costs nothing."""
+    """The restarts that a revocation uses up; None when a revocation costs no restart."""
     needs: PodRequests = ()
-    """What all its expected pods ask for; empty when it is not known, then it is not arbitrated."""
+    """Pod requests of all expected pods; empty = not known, then the instance is not arbitrated."""
     unbound: PodRequests = ()
-    """What those of them ask for that are missing, gated or not bound to a node."""
+    """Pod requests of the expected pods that are missing, gated or not bound to a node."""
     priority: int = 0
     """Value of the highest PriorityClass that the job's scheduling policy names."""
     seats: tuple[tuple[str, PodRequest], ...] = ()
-    """Where its bound pods that have not ended are: the node's name, and what the pod asks for."""
+    """The bound pods that have not ended: name of the node, and pod request."""
     deletion_cost: int = 0
-    """Of its pods together: what the annotation controller.kubernetes.io/pod-deletion-cost says."""
+    """Sum over its pods of the annotation controller.kubernetes.io/pod-deletion-cost."""
     irreplaceable: bool = False
-    """Nothing makes its pods again."""
+    """No owner makes its pods again after a deletion."""
 
 
 class Preempt(StrEnum):
     """Whose scale-ups a minimum may evict."""
 
     HIGHER_PRIORITY = "higher-priority"
-    """Those of services of a lower priority than its own."""
+    """Scale-ups of services of a lower priority."""
     EQUAL_OR_HIGHER = "equal-or-higher"
     NEVER = "never"
 
@@ -225,23 +225,23 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
     """A turn: how long a reservation may make no progress."""
     backoff: float = 30.0
     backoff_max: float = 300.0
-    """The pause after a turn, doubled each time up to the longest; that is also the longest turn while the scheduler
-    binds nothing anywhere."""
+    """The pause after a turn, doubled each time up to `backoff_max`. `backoff_max` is also the longest turn while the
+    scheduler binds no pod in the cluster."""
     due_back: float = 300.0
     """How long room of ending pods and of absent nodes counts as to come."""
     fit_patience: float = 60.0
-    """How long a minimum that fits nowhere is held before it is tried all the same."""
+    """How long a minimum that fits nowhere is held before a probe."""
     trade_after: float = 90.0
-    """How long something must be missing before own running surplus is evicted for it."""
+    """How long an instance must be missing before running surplus of the same service is evicted for it."""
     preempt: Preempt = Preempt.HIGHER_PRIORITY
     honour_preemptable: bool = True
     """Whether the annotation mind-cluster/preemptable: "false" protects a service."""
     max_service_priority: int | None = None
-    """The most that the annotation mind-cluster/service-priority is worth; None = what the PriorityClass is worth."""
+    """The highest value of the annotation mind-cluster/service-priority; None = the value of the PriorityClass."""
 
 
 class RuleProblem(msgspec.Struct, frozen=True, gc=False):
-    """What is wrong with the rule now. With a `Service.rule` beside it, that is the last valid one, still in force."""
+    """What is wrong with the rule now. A `Service.rule` beside it is the last valid rule, which is still in force."""
 
     kind: Warning
     """RULE_MISSING or RULE_INVALID."""
@@ -249,20 +249,20 @@ class RuleProblem(msgspec.Struct, frozen=True, gc=False):
 
 
 class Service(msgspec.Struct, frozen=True, gc=False):
-    """One service as the cluster shows it; unchanged ones are the same object in the next world."""
+    """One service as the cluster shows it; an unchanged service is the same object in the next world."""
 
     key: ServiceKey
     instances: tuple[Instance, ...]
     rule: Rule | None = None
-    """The rule in force; None when no valid one was ever seen (or key.rule is "")."""
+    """The rule in force; None when no valid rule was ever seen (or key.rule is "")."""
     options: RuleOptions = RuleOptions()
     problem: RuleProblem | None = None
     unread: tuple[str, ...] = ()
-    """What of it cannot be read, in words."""
+    """Objects of the service that cannot be read, in words."""
     replicas: int = ALL
     """Instances wanted in all: `spec.replicas` of its ElasticService; 0 = the service rests."""
     assumed: bool = False
-    """Writes for it are under way: its instances are as they will be, and nothing is done to it before it is seen."""
+    """Writes for the service are under way: its instances are as they will be, and its plan has no actions."""
 
 
 class World(msgspec.Struct, frozen=True, gc=False):
@@ -270,11 +270,11 @@ class World(msgspec.Struct, frozen=True, gc=False):
 
     now: float
     services: tuple[Service, ...]
-    """Of the controller's scope, at rest or not, sorted by key."""
+    """All services of the controller's scope, sorted by key."""
     nodes: Nodes | None = None
     """Made for the pod requests of all services; None where each service decides alone."""
     alone: str = ""
-    """Why each service decides alone; "" when they do not."""
+    """Why each service decides alone; "" when services are weighed against each other."""
     last_bind: float = 0.0
     """When any pod was last seen to become bound; 0.0 = never."""
     memory: Memory = Memory()
@@ -289,27 +289,27 @@ class Admit(InstanceAction, frozen=True):
 
 
 class Complete(InstanceAction, frozen=True):
-    """Create what is missing (or release the gated members) of an instance that has live pods."""
+    """Create the missing pods (or release the gated ones) of an instance that has live pods."""
 
 
 class Revoke(InstanceAction, frozen=True):
-    """Take an admission back: delete unbound pods and the PodGroup. Also tidies what a held instance left behind."""
+    """Undo an admission: delete unbound pods and the PodGroup. Also deletes what is left of a held instance."""
 
 
 class Evict(InstanceAction, frozen=True):
-    """Delete the pods of an instance bound at least in part: preemption for a missing minimum, or fewer are to run."""
+    """Delete the pods of an instance of which a pod is bound: preemption for a missing minimum, or a drain."""
 
     beneficiary: str
-    """The service that needs the room, as `str(ServiceKey)`; `NOBODY` when fewer are wanted."""
+    """The service that needs the room, as `str(ServiceKey)`; `NOBODY` for a drain."""
 
 
 SlotAction = Admit | Complete | Revoke | Evict
-"""What the ratio decides; `LifeAction` is what the life of one instance asks for, whatever the ratio."""
+"""Actions that follow from ratio and room. A `LifeAction` follows from the life of one instance alone."""
 Action = SlotAction | LifeAction
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """Where one instance is and why: exactly one per instance of the service. decide.explain puts it into words."""
+    """State and reason of one instance; each instance has exactly one verdict. `explain.py` makes sentences of them."""
 
     uid: str
     name: str
@@ -317,11 +317,11 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     state: State
     reason: Reason
     about: tuple[str, ...] = ()
-    """What the reason refers to: the groups waited for, the API server's words, the pod in trouble."""
+    """Words that the reason refers to: missing groups, the answer of the API server, the pod in trouble."""
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """A warning beside the reasons. `uid` is "" when it is about the whole service."""
+    """A warning beside the reasons. `uid` is "" for a warning about the whole service."""
 
     warning: Warning
     message: str
@@ -341,11 +341,11 @@ class GroupPlan(msgspec.Struct, frozen=True, gc=False):
     paired: int = 0
     """Instances of the newest revision that stand beside a running outdated one; the two count once, as running."""
     beside: int = 0
-    """Of `admit`, those that need no place because they will stand beside a running outdated one."""
+    """Of `admit`: instances without a place of their own, because each is in a pair with a running outdated one."""
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
-    """What to do for one service, with one verdict for every instance."""
+    """The actions for one service, and one verdict for each instance."""
 
     key: ServiceKey
     target_index: int
@@ -359,32 +359,32 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     serves: bool = False
     """Every group runs at least its minimum."""
     replicas: int = ALL
-    """Instances of the largest ratio that `spec.replicas` asks for; `ALL` = as the rule says, 0 = the service rests."""
+    """Instances of the largest ratio that `spec.replicas` needs; `ALL` = as the rule says, 0 = the service rests."""
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
-    """What the metrics say of one decision."""
+    """The numbers of one decision for the metrics."""
 
     serving: int = 0
-    """Services that run their minimum at least; of those that are weighed against each other."""
+    """Weighed services that run at least their minimum."""
     minimums_waiting: int = 0
     scale_ups_waiting: int = 0
-    """Instances beyond a minimum that would start if there were room."""
+    """Instances beyond a minimum that wait for room."""
     in_backoff: int = 0
-    """Services whose minimum was not bound in its turn."""
+    """Services in backoff: their minimum was not bound in its turn."""
     probing: int = 0
     revoked: int = 0
-    """Admissions that this decision takes back for lack of room or at the end of a turn."""
+    """Admissions that this decision revokes, for lack of room or at the end of a turn."""
     evicted: int = 0
     idle: dict[str, int] = {}
-    """What the bound pods of services that do not serve hold to no use, by resource."""
+    """Resource -> amount that bound pods of services hold which do not serve."""
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """What to do about every service of a world."""
+    """The plans for all services of a world, and the next memory."""
 
     plans: tuple[Plan, ...]
-    """In the order of `World.services`; one that is as it was is the same object."""
+    """In the order of `World.services`; an unchanged plan is the same object as before."""
     memory: Memory
     recheck_at: float = 0.0
     """When time alone may change the decision; 0.0 = never."""
