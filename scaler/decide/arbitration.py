@@ -34,12 +34,12 @@ class Arbitration:
         self.placement, self.world, self.policy = sources.placement, sources.world, sources.world.policy
         self.minimums = Minimums(sources, self.drafts, probing=probing)
         self.reserved: list[tuple[Draft, Minimum]] = []
-        self._hands: list[Draft] = []
-        """Services that have an instance in hands with a reservation."""
-        self._in_hands: Counter[PodRequest] = Counter()
-        """Pod requests of all these instances."""
+        self._services_in_hands: list[Draft] = []
+        """Services with an instance in hands for which room is reserved."""
+        self._pods_in_hands: Counter[PodRequest] = Counter()
+        """Pod requests of these instances, each with the number of pods."""
         self._no_room: dict[PodRequests, Why] = {}
-        """Pod requests of scale-ups that found no room in step 5, with the reason: the room only gets less."""
+        """Step 5: pod requests of a scale-up that does not fit, or may spoil a reservation -> the reason."""
         self._kept: dict[str, Reservation] = {}
         """Uid of an instance that cannot be revoked -> its reservation."""
         self._gone: list[tuple[Draft, Member]] = []
@@ -131,7 +131,7 @@ class Arbitration:
             group.give_place(member)
         if self.placement.fits(requests_of(others)) is not None:
             return False
-        return not self.placement.spoils(requests_of([one, *others]), [self._in_hands.items()], own=False)
+        return not self.placement.spoils(requests_of([one, *others]), [self._pods_in_hands.items()], own=False)
 
     # 3. Scale-ups in hands: they stay, or are revoked
 
@@ -195,19 +195,18 @@ class Arbitration:
 
     def _spoils(self, member: Member, *, own: bool = False) -> bool:
         """Whether the scheduler may spoil a reservation with this instance and those in hands. `own`: count its own."""
-        return self.placement.spoils(member.unbound, [self._in_hands.items()], own=own)
+        return self.placement.spoils(member.unbound, [self._pods_in_hands.items()], own=own)
 
     def _put_in_hands(self, draft: Draft, *members: Member) -> None:
         """Note instances that have a reservation and that the scheduler may bind at any moment."""
         for member in members:
-            self._hands.append(draft)
-            self._in_hands.update(dict(member.unbound))
+            self._services_in_hands.append(draft)
+            self._pods_in_hands.update(dict(member.unbound))
 
     # 4. Release minimums that are reserved on free room
 
     def _release_minimums(self) -> None:
-        """Admit whole minimums, the most restricted instance first. The pods have to fit beside all that is in hands,
-        what this decision revokes included."""
+        """Admit whole minimums, beside all that is in hands or being revoked; the most restricted instance first."""
         self._gone = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
         queue = [
             (draft, member)
@@ -222,13 +221,12 @@ class Arbitration:
             else:
                 self._admit(draft, member)
         for draft, member in blocked:
-            # A more restricted minimum may still lack pods that its owner has to make. While its turn runs, an instance
-            # that could spoil its reservation waits.
+            # A blocked instance also waits during the turn of a more restricted minimum whose owner has pods to make.
             narrower = [
                 other for other, minimum in self.reserved
                 if minimum.unmade and minimum.room is Room.FREE and other.classes < draft.classes
             ]  # fmt: skip
-            if any(map(draft.shares_nodes_with, (*self._hands, *narrower))):
+            if any(map(draft.shares_nodes_with, (*self._services_in_hands, *narrower))):
                 draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (RESTRICTED_FIRST,)
             else:
                 self._admit(draft, member)

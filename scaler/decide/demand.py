@@ -24,7 +24,7 @@ class Demand:
     """One service at one moment; never changed. Lists of members are sorted: the first member is admitted first."""
 
     def __init__(self, service: Service, seen: ServiceMemory, now: float, policy: Policy) -> None:
-        """`seen`: the memory of the service before this decision. `self.memory` is the memory after it."""
+        """`seen`: the memory of the service before this decision. `self.memory`: the memory after this look."""
         self.service, self.name, self.policy, self.seen = service, str(service.key), policy, seen
         self.paused = service.options.paused
         known = inherited(service, seen.instances, now)
@@ -61,7 +61,7 @@ class Demand:
         self.candidates = {name: _candidates(group, now, policy) for name, group in self.groups.items() if weighs}
         smallest = self.rule.smallest.counts if self.rule and self.target else {}
         self.serves = all(self.groups[name].running >= number for name, number in smallest.items())
-        """Every group runs at least its minimum."""
+        """Whether every group runs at least its minimum."""
         self.minimum: dict[str, int] = {}
         """Group -> missing instances: the number of the minimum, less the instances that are bound and have a slot."""
         self.bound_in_part: list[Member] = []
@@ -69,7 +69,7 @@ class Demand:
         for name, number in smallest.items() if weighs and not self.serves else ():
             self._lack(name, number)
         self.lacks_minimum = bool(self.bound_in_part) or any(self.minimum.values())
-        """Pods of the minimum are still to be bound."""
+        """Whether pods of the minimum are still to be bound."""
         self.scale_up_candidates = {
             name: sorted(
                 (m for m in self.candidates.get(name, ()) if m.state is State.HELD), key=state.is_made, reverse=True
@@ -81,7 +81,7 @@ class Demand:
         self._sum_up(now)
 
     def remembering(self, seen: ServiceMemory) -> Demand:
-        """A copy with another memory of the service. What is remembered of its instances has to be the same."""
+        """A copy with another memory of the service. The memories of its instances have to be equal."""
         other = copy(self)
         other.seen = other.memory = seen
         return other
@@ -100,7 +100,7 @@ class Demand:
 
     def _sum_up(self, now: float) -> None:
         service, policy = self.service, self.policy
-        # The priority is that of the PriorityClass. The annotation may lower it, and raise it up to the setting.
+        # The priority of the PriorityClass. The annotation may lower the priority, and raise it up to the setting.
         own = max([instance.priority for instance in service.instances], default=0)
         annotated, most = service.options.service_priority, policy.max_service_priority
         self.priority = own if annotated is None else min(annotated, own if most is None else max(own, most))
@@ -111,7 +111,7 @@ class Demand:
         """The pod requests of the instances, each once: the same object for services with equal requests."""
         known = self.memory.instances.values()
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
-        """The memory says something about turns or backoff of single instances."""
+        """Whether the memory holds turns or backoff of single instances."""
         moments = [moment for member in self.members for moment in state.moments_of(member, policy) if moment > now]
         if len(self.memory.wanted) > 1:  # until the highest number no longer counts
             moments.append(self.memory.wanted[0][1] + service.options.scale_down_delay)
@@ -148,7 +148,7 @@ class Demand:
 
     @property
     def nothing_to_weigh(self) -> bool:
-        """Arbitration has nothing to do for the service. True for nearly all services in nearly all decisions."""
+        """Whether arbitration can skip the service. True for nearly all services in nearly all decisions."""
         memory = self.memory
         clocks = memory.turn_since or memory.failures or memory.short_since or memory.held_since or memory.victims
         unbound = self.lacks_minimum or self.hands or self.irrevocable or self.has_turns or not self.serves

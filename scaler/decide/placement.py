@@ -150,7 +150,7 @@ class Placement:
             return shortage
         return placed
 
-    # What is missing
+    # Shortages
 
     def _shortage(self, pods: PodRequests, room: Room, *, undecided: bool) -> Shortage:
         """The first request that finds too few places alone; if there is none, the requests do not fit together."""

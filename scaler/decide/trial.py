@@ -64,8 +64,7 @@ class NodeState:
 
     def __init__(self, whole: Levels) -> None:
         self.whole = self.left = self.room = whole
-        """`whole`: without reservations. `left`: less all reservations. `room`: what a pod finds; a pod at one level
-        takes room of the levels above too."""
+        """`whole`: without reservations; `left`: less reservations; `room`: at each level the least of it and above."""
         self.pods: set[PlacedPod] = set()
         self._narrow()
 

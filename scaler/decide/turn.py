@@ -19,11 +19,11 @@ LONGEST_WAIT = 3600.0
 """Seconds: the longest time between two probes."""
 
 
-# 1. What has happened since the last look
+# 1. Changes since the last look
 
 
 def observe(draft: Draft, world: World, node_back_at: float) -> None:
-    """Change the memory for what has happened: binds of any pod, progress, changed jobs, nodes that came back.
+    """Update the memory: after a bind of any pod, progress, changed jobs, or nodes that came back.
 
     `node_back_at`: when a node that the service may use last appeared or returned; 0.0 = never."""
     demand, memory = draft.demand, draft.memory
@@ -150,7 +150,7 @@ def not_scheduled(memory: Clock, reason: Reason) -> tuple[Reason, tuple[str, ...
     return reason, (f"not bound in its turn, {times} so far; tried again at {until}",)
 
 
-# 3. What is left to remember
+# 3. The last changes of the memory
 
 
 def settle(draft: Draft, world: World) -> None:
