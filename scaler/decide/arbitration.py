@@ -77,7 +77,7 @@ class Arbitration:
 
     def _goes_on(self, draft: Draft, member: Member) -> bool:
         """Whether the turn of an instance that is bound in part goes on. After the turn its pods are of no use."""
-        memory = draft.of(member.uid)
+        memory = draft.memory_of(member.uid)
         if member in draft.demand.bound_in_part:
             waits = turn.in_backoff(draft.memory, self.world) or turn.is_over(draft.memory, self.world)
             return not (memory.turn_over or waits)
@@ -95,7 +95,7 @@ class Arbitration:
     def _has_to_end(self, draft: Draft, member: Member, *, reserved: bool = False) -> bool:
         """Whether the turn of the instance, over by the clock, ends; if not, the clock may start again. `reserved`: all
         other reservations of this decision are made, that of the instance too."""
-        memory, others = draft.of(member.uid), held_beside(draft, [member])
+        memory, others = draft.memory_of(member.uid), held_beside(draft, [member])
         held = bool(others) and not (reserved and self._has_room_beside(draft, member, others))
         if self.minimums.has_to_end(draft, memory, own_waits=held):
             return True
@@ -163,7 +163,7 @@ class Arbitration:
             if not affords_revoke(member.instance, self.policy) and self._is_in_the_way(draft):
                 draft.revoke(member, (Reason.WAITING_FOR_CAPACITY, ()))
             return
-        keeps_room = not draft.revoke(member, why) and not turn.is_over(draft.of(member.uid), self.world)
+        keeps_room = not draft.revoke(member, why) and not turn.is_over(draft.memory_of(member.uid), self.world)
         if isinstance(found, Reservation) and not keeps_room:
             self.placement.cancel(found)
 
@@ -185,10 +185,11 @@ class Arbitration:
             return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
-        if not turn.is_over(draft.of(member.uid), self.world) or not self._has_to_end(draft, member, reserved=True):
+        is_over = turn.is_over(draft.memory_of(member.uid), self.world)
+        if not is_over or not self._has_to_end(draft, member, reserved=True):
             return None
-        draft.remember_of(member.uid, **turn.ended(draft.of(member.uid), self.world))
-        return turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
+        draft.remember_of(member.uid, **turn.ended(draft.memory_of(member.uid), self.world))
+        return turn.not_scheduled(draft.memory_of(member.uid), Reason.WAITING_FOR_CAPACITY)
 
     def _any_fits(self, members: Iterable[Member]) -> bool:
         return any(self.placement.fits(member.unbound) is None for member in members)
@@ -244,7 +245,7 @@ class Arbitration:
             why = Reason.WAITING_FOR_ROOM, (OTHERS_NOT_MADE if minimum.unmade else BEING_GIVEN_BACK,)
             draft.waits |= {m.uid: why if is_made(m) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)) for m in new}
             return []
-        refused = [member for member in new if draft.of(member.uid).refused]
+        refused = [member for member in new if draft.memory_of(member.uid).refused]
         alone = refused[:1] or new
         draft.waits |= {m.uid: (Reason.WAITING_FOR_ROOM, (REFUSED_FIRST,)) for m in new if m not in alone}
         return alone
@@ -280,8 +281,8 @@ class Arbitration:
         held = draft.demand.scale_up_candidates[name]
         others = held if len(found) < len(held) else ()
         for member in others if draft.group(name).taken < draft.group(name).target else ():
-            if turn.in_backoff(draft.of(member.uid), self.world):
-                draft.waits[member.uid] = turn.not_scheduled(draft.of(member.uid), Reason.WAITING_FOR_CAPACITY)
+            if turn.in_backoff(draft.memory_of(member.uid), self.world):
+                draft.waits[member.uid] = turn.not_scheduled(draft.memory_of(member.uid), Reason.WAITING_FOR_CAPACITY)
             elif not is_made(member):
                 draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
 

@@ -59,13 +59,13 @@ class Draft:
         """Change fields of the memory of the service."""
         self.memory = msgspec.structs.replace(self.memory, **changes)
 
-    def of(self, uid: str) -> InstanceMemory:
+    def memory_of(self, uid: str) -> InstanceMemory:
         """The memory of an instance, with the changes so far."""
         return self._changed.get(uid) or self.memory.instances.get(uid, NEVER_SEEN)
 
     def remember_of(self, uid: str, **changes: Any) -> None:
         """Change fields of the memory of one instance."""
-        before = self.of(uid)
+        before = self.memory_of(uid)
         after = msgspec.structs.replace(before, **changes)
         if after != before:
             self._changed[uid] = after
@@ -117,7 +117,7 @@ class Draft:
     def admit_without_place(self, member: Member, about: tuple[str, ...] = ()) -> None:
         """Admit where no ratio counts. After a refused creation the reason stays `CreateRefused` until a creation
         succeeds: otherwise each new try would cause events."""
-        refused = self.of(member.uid).refused
+        refused = self.memory_of(member.uid).refused
         why = (Reason.CREATE_REFUSED, (refused,)) if refused else (Reason.WAITING_FOR_SCHEDULER, about)
         self.admitted[member.uid] = why
 
@@ -131,7 +131,7 @@ class Draft:
             self.stays.add(member.uid)
             return False
         self.revoked[member.uid] = why
-        ended = self.of(member.uid).turn_over or self.memory.ended_at or self.of(member.uid).backoff_until
+        ended = self.memory_of(member.uid).turn_over or self.memory.ended_at or self.memory_of(member.uid).backoff_until
         words = "the scheduler did not bind it in its turn" if ended else "; ".join(why[1]) or why[0].value
         self.remember_of(member.uid, turn_since=0.0, revoked=words)
         return True

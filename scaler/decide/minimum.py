@@ -106,7 +106,7 @@ class Minimums:
     def _after_its_turn(self, draft: Draft, found: Minimum) -> Minimum | None:
         """The turn is over by the clock: reserve room for other candidates, or end the turn (None), or go on."""
         unbound = [member.uid for member in found.members if member.instance.unbound]
-        before = {uid: draft.of(uid) for uid in unbound}
+        before = {uid: draft.memory_of(uid) for uid in unbound}
         for uid in unbound:
             draft.remember_of(uid, turn_over=True)
         self.placement.cancel(found.reservation)
@@ -134,14 +134,14 @@ class Minimums:
 
     def _other_candidates(self, draft: Draft, found: Minimum) -> Minimum | None:
         """A minimum with candidates that have not had their turn, if one fits on free room."""
-        had, by_group = {member.uid for member in found.members}, []
+        had, by_group, memory_of = {member.uid for member in found.members}, [], draft.memory_of
         for name, number in draft.demand.minimum.items():
             candidates = [m for m in draft.demand.candidates[name] if m.state is not State.TERMINATING]
-            candidates.sort(key=lambda m: (m.uid in had or draft.of(m.uid).turn_over, draft.of(m.uid).turns > 0))
+            candidates.sort(key=lambda m: (m.uid in had or memory_of(m.uid).turn_over, memory_of(m.uid).turns > 0))
             by_group.append(combinations(candidates, number))
         for chosen in one_of_each(by_group):
             members = [*draft.demand.bound_in_part, *chosen]
-            if any(m.uid not in had and not draft.of(m.uid).turn_over for m in chosen):
+            if any(m.uid not in had and not memory_of(m.uid).turn_over for m in chosen):
                 reservation = self.placement.reserve(requests_of(members))
                 if isinstance(reservation, Reservation):
                     return Minimum(members, Room.FREE, reservation)
@@ -276,7 +276,7 @@ class Minimums:
         useless, running = self.sources.surplus(draft)
         beyond = [name for name, group in draft.demand.groups.items() if group.running > group.target]
         surplus = useless + [victim for victim in running if victim.member.instance.group in beyond]
-        if surplus and not draft.of(member.uid).turns:
+        if surplus and not draft.memory_of(member.uid).turns:
             found = self.sources.make_room([member], Room.TO_COME, surplus)
             if found is not None:
                 draft.short = True
@@ -297,5 +297,5 @@ def startable(draft: Draft, group: str, world: World) -> Sequence[Member]:
         held = [m for m in draft.demand.candidates.get(group, ()) if m.state is State.HELD]
     if not held or (not draft.demand.has_turns and not draft.has_changes and is_made(held[-1])):
         return held
-    free = (m for m in held if is_made(m) and not turn.in_backoff(draft.of(m.uid), world))
-    return sorted((m for m in free if m.uid not in draft.admitted), key=lambda m: draft.of(m.uid).failures)
+    free = (m for m in held if is_made(m) and not turn.in_backoff(draft.memory_of(m.uid), world))
+    return sorted((m for m in free if m.uid not in draft.admitted), key=lambda m: draft.memory_of(m.uid).failures)

@@ -223,13 +223,13 @@ def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...
         case Reason.NAME_TAKEN:
             return (instance.name_taken,)
         case Reason.CREATE_REFUSED:
-            return (draft.of(member.uid).refused,)
+            return (draft.memory_of(member.uid).refused,)
         case Reason.JOB_INVALID:
             return instance.faults
         case Reason.REVOKED:
-            return (draft.of(member.uid).revoked,)
+            return (draft.memory_of(member.uid).revoked,)
         case Reason.PREEMPTED:
-            return (draft.of(member.uid).preempted_for,)
+            return (draft.memory_of(member.uid).preempted_for,)
         case Reason.RULE_MISSING | Reason.RULE_INVALID:
             return (service.problem.message,) if service.problem else ()
         case _:

@@ -106,7 +106,7 @@ class Sources:
         sources = [(Room.TO_COME, list[Victim]())] if under_way else self._sources(draft)
         for room, victims in chain(sources, [(Room.AWAY, list[Victim]())]):
             for members in self._sets(draft, room, freed=bool(victims)) if victims or self.room_to_come else ():
-                if victims and any(draft.of(member.uid).turns is not Turns.NONE for member in members):
+                if victims and any(draft.memory_of(member.uid).turns is not Turns.NONE for member in members):
                     continue
                 found = self.make_room(members, room, victims)
                 if found is not None:
@@ -139,7 +139,8 @@ class Sources:
             distinct = dict.fromkeys([m.unbound for m in found])
             fits = {pods for pods in distinct if freed or self.placement.fits(pods, room) is None}
             candidates = [m for m in found if m.unbound in fits]
-            alike = len({(m.unbound, m.state is State.TERMINATING, draft.of(m.uid).turns > 0) for m in candidates}) < 2
+            kinds = {(m.unbound, m.state is State.TERMINATING, draft.memory_of(m.uid).turns > 0) for m in candidates}
+            alike = len(kinds) < 2
             by_group.append(combinations(candidates[:number] if alike else candidates, number))
         return ([*draft.demand.bound_in_part, *chosen] for chosen in one_of_each(by_group))
 

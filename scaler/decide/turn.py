@@ -33,7 +33,7 @@ def observe(draft: Draft, world: World, node_back_at: float) -> None:
     if demand.bound > memory.bound:
         draft.remember(turn_since=0.0, made=None, failures=0, counted=0, ended_at=0.0, backoff_until=0.0)
         for member in demand.members:
-            if not member.instance.bound and draft.of(member.uid).turn_over:
+            if not member.instance.bound and draft.memory_of(member.uid).turn_over:
                 draft.remember_of(member.uid, turn_over=False)
     if demand.bound != memory.bound:
         draft.remember(bound=demand.bound)
@@ -57,7 +57,7 @@ def _end_backoff(draft: Draft, world: World, node_back_at: float) -> None:
     if memory.backoff_until and node_back_at > memory.backoff_until - _pause(memory.failures, world):
         draft.remember(backoff_until=0.0)
     for member in draft.demand.members:
-        one = draft.of(member.uid)
+        one = draft.memory_of(member.uid)
         if one.backoff_until and node_back_at > one.backoff_until - _pause(one.failures, world):
             draft.remember_of(member.uid, backoff_until=0.0)
 
@@ -67,7 +67,7 @@ def _pardon(draft: Draft, world: World) -> None:
     taken back. Once for each service and instance, until the service serves or its jobs change. `turns` stays, so that
     the number of evictions is bounded."""
     memory = draft.memory
-    waited = [m.uid for m in draft.demand.members if draft.of(m.uid).turns is Turns.SINCE_LAST_BIND]
+    waited = [m.uid for m in draft.demand.members if draft.memory_of(m.uid).turns is Turns.SINCE_LAST_BIND]
     late = _is_late(memory, world)
     failed = memory.failures > memory.counted
     if not memory.pardoned and (late or failed or waited):
@@ -85,7 +85,7 @@ def _pardon(draft: Draft, world: World) -> None:
     if draft.memory.counted != draft.memory.failures:
         draft.remember(counted=draft.memory.failures)
     for member in draft.demand.members:
-        one = draft.of(member.uid)
+        one = draft.memory_of(member.uid)
         failed = one.failures > one.counted
         if not one.pardoned and _is_late(one, world):
             draft.remember_of(member.uid, turn_since=world.now, pardoned=True)
@@ -132,7 +132,7 @@ def ended(memory: Clock, world: World) -> dict[str, float]:
 def had_turn(draft: Draft, uids: Iterable[str]) -> None:
     """Remember that these instances had their turn: no instance is evicted for them, other candidates go first."""
     for uid in uids:
-        draft.remember_of(uid, turns=max(draft.of(uid).turns, Turns.SINCE_LAST_BIND))
+        draft.remember_of(uid, turns=max(draft.memory_of(uid).turns, Turns.SINCE_LAST_BIND))
 
 
 def _pause(failures: int, world: World) -> float:
@@ -167,7 +167,7 @@ def settle(draft: Draft, world: World) -> None:
         draft.remember(made=None)
     if demand.has_turns or demand.hands or demand.irrevocable or draft.has_changes:
         for member in demand.members:
-            uid, one = member.uid, draft.of(member.uid)
+            uid, one = member.uid, draft.memory_of(member.uid)
             of_minimum = uid in draft.chosen
             with_scheduler = (member.in_hands and uid not in draft.revoked) or member.in_part or uid in draft.admitted
             if one.turn_since and (of_minimum or not with_scheduler):
@@ -186,7 +186,7 @@ def moments(draft: Draft, world: World) -> Iterator[float]:
     """The times at which the decision may change by time alone; 0.0 = never, times in the past included."""
     policy, memory = world.policy, draft.memory
     uids = memory.instances if draft.demand.has_turns or draft.has_changes else ()
-    clocks: list[Clock] = [memory, *map(draft.of, uids)]
+    clocks: list[Clock] = [memory, *map(draft.memory_of, uids)]
     for clock in clocks:
         if clock.turn_since:
             yield clock.turn_since + policy.minimum_timeout

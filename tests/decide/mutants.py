@@ -64,7 +64,7 @@ MUTANTS = (
            "self._revoke_scale_ups()\n        self._reserve_minimums()", "test_scale_ups", "3b.2"),
     # preemption
     Mutant("evicts for what has had its turn", reservations,
-           "if victims and any(draft.of(member.uid).turns is not Turns.NONE", "if False and any(True",
+           "if victims and any(draft.memory_of(member.uid).turns is not Turns.NONE", "if False and any(True",
            "test_preemption", "3b.4"),
     Mutant("trade_after is ignored", minimum,
            "if self.world.now - since < self.world.policy.trade_after:", "if False:", "test_preemption", "3.6"),
