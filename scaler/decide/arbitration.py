@@ -70,12 +70,12 @@ class Arbitration:
 
     def _keep(self, draft: Draft, member: Member) -> None:
         stays = draft.demand.paused or not (member.in_hands and may_be_revoked(member.instance, self.policy))
-        if stays and member.uid not in self._kept and self._goes_on(draft, member):
+        if stays and member.uid not in self._kept and self._turn_goes_on(draft, member):
             found = self.placement.reserve(member.unbound)
             if isinstance(found, Reservation):
                 self._kept[member.uid] = found
 
-    def _goes_on(self, draft: Draft, member: Member) -> bool:
+    def _turn_goes_on(self, draft: Draft, member: Member) -> bool:
         """Whether the turn of an instance that is bound in part goes on. After the turn its pods are of no use."""
         memory = draft.memory_of(member.uid)
         if member in draft.demand.bound_in_part:
@@ -156,7 +156,7 @@ class Arbitration:
     def _keep_or_revoke(self, draft: Draft, member: Member, *, beyond: bool) -> None:
         """An instance stays in hands if it fits beside all reservations, spoils none, and its turn is not over."""
         found = self._kept.get(member.uid) or self.placement.reserve(member.unbound)
-        why = self._against(draft, member, found, beyond=beyond)
+        why = self._why_revoked(draft, member, found, beyond=beyond)
         if why is None:
             if isinstance(found, Reservation):
                 self._put_in_hands(draft, member)
@@ -169,12 +169,12 @@ class Arbitration:
 
     def _is_in_the_way(self, draft: Draft) -> bool:
         """Whether the minimum of another service that shares nodes found no free room."""
-        granted = {id(other) for other, minimum in self.reserved if minimum.room is Room.FREE}
-        lacking = (other for other in self.drafts if other.demand.lacks_minimum and id(other) not in granted)
+        on_free_room = {id(other) for other, minimum in self.reserved if minimum.room is Room.FREE}
+        lacking = (other for other in self.drafts if other.demand.lacks_minimum and id(other) not in on_free_room)
         return any(other is not draft and draft.shares_nodes_with(other) for other in lacking)
 
-    def _against(self, draft: Draft, member: Member, found: Reservation | Shortage, *, beyond: bool) -> Why | None:
-        """Why an instance in hands has to be revoked; None when it stays. `beyond`: it is beyond the target."""
+    def _why_revoked(self, draft: Draft, member: Member, found: Reservation | Shortage, *, beyond: bool) -> Why | None:
+        """Why an instance in hands has to be revoked; None when it stays. `beyond`: beyond the target."""
         if member.uid in draft.demand.half_made:
             return Reason.REVOKED, (draft.awaited,)
         if isinstance(found, Shortage):
@@ -272,7 +272,7 @@ class Arbitration:
         for member in found:
             if not draft.group(name).has_place_for(member):
                 continue
-            why = self._against_scale_up(draft, member, found)
+            why = self._why_not_scaled_up(draft, member, found)
             if why is None:
                 draft.admit(member)
             else:
@@ -286,7 +286,7 @@ class Arbitration:
             elif not is_made(member):
                 draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
 
-    def _against_scale_up(self, draft: Draft, member: Member, others: Sequence[Member]) -> Why | None:
+    def _why_not_scaled_up(self, draft: Draft, member: Member, others: Sequence[Member]) -> Why | None:
         known = self._no_room.get(member.unbound)
         if known is not None and draft.shares and not may_trade(draft):
             return known
@@ -310,7 +310,7 @@ class Arbitration:
 
 
 def _is_above(draft: Draft, member: Member, most: int, found: Collection[str] = ()) -> bool:
-    """Whether more than `most` instances of the group have a slot, revoked ones and those in `found` left out."""
+    """Whether the instance may lose its slot: the group has more than `most`, not counting revoked ones and `found`."""
     group = draft.demand.groups[member.instance.group or ""]
     gone = sum(m.uid in draft.revoked or m.uid in found for m in group.members)
     return group.running + group.in_flight - gone > most and not group.keeps(member)

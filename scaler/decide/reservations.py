@@ -54,7 +54,7 @@ class Minimum(msgspec.Struct, eq=False):
 
     @property
     def unmade(self) -> bool:
-        """Whether a chosen instance has no pods yet, and others have to make them."""
+        """Whether the owner of a chosen instance has not made its pods yet."""
         return any(not is_made(member) for member in self.members if member.state is State.HELD)
 
 
