@@ -1,7 +1,7 @@
-"""Would the scaler leave the objects of a job alone that somebody else made? Compares, never changes. Pure.
+"""Would the scaler leave the objects of a job unchanged that another controller made? Compares, never changes. Pure.
 
-Every field that the scaler would write is looked for in what is there; what the API server, admission plugins, the
-scheduler or the device plugin add is nobody's business here. Must not raise on any object.
+Each field that the scaler would write is compared with the existing one; fields that the API server, admission plugins,
+the scheduler or the device plugin add are ignored. Must not raise on any object.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ from scaler.workloads.membership import Job
 _SHOWN = 60
 _GROUP_NAME = "metadata.annotations[scheduling.k8s.io/group-name]"
 _NOT_OF_THE_JOB = re.compile(r"kube-api-access-.*")
-"""What the API server adds to lists of the pod's spec."""
+"""Items that the API server adds to lists of the pod's spec."""
 _EXPECTED = {
     "metadata.labels[version]": "the number of a restart round; each counts its own",
     "spec.containers[ascend].env[MINDX_SERVER_IP].value": "the address of ClusterD's Service here, its name there",
     "spec.containers[ascend].env[MINDX_SERVER_DOMAIN].value": "the setting clusterd_address",
 }
-"""Differences that are wanted, by path (docs/reference/objects.md), with the reason."""
+"""Intended differences, by path (docs/reference/objects.md), with the reason."""
 
 
 class Weight(StrEnum):
-    """What a remark means for the takeover."""
+    """The effect of a difference on the takeover."""
 
     BLOCKS = "blocks"
-    """A running pod would be lost or not be cared for."""
+    """A running pod would be lost, or would not be replaced after a loss."""
     DOES = "does"
-    """The scaler would do this at once; no running pod is touched."""
+    """The scaler would act at once; no running pod is touched."""
     DIFFERS = "differs"
-    """Nothing happens now: the objects stay as they are until the instance is next made anew."""
+    """No effect now: the objects stay as they are until the instance is created again."""
     EXPECTED = "expected"
     """Differs in every cluster, on purpose."""
 
 
 class Remark(msgspec.Struct, frozen=True, order=True):
-    """One thing that a person should know before the takeover."""
+    """One fact that a person needs before the takeover."""
 
     weight: Weight
     text: str
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What exists of one job, as the API server answers it."""
+    """The existing objects of one job, as the API server returns them."""
 
     pods: Mapping[str, Object] = {}
-    """By name: those whose controller is the job, and those that have a name which the job needs."""
+    """By name: pods whose controller is the job, and pods with a name that the job needs."""
     pod_group: Object | None = None
     service: Object | None = None
 
 
 def compare(job: Job, obj: Object, found: Found, clusterd: str) -> list[Remark]:
-    """How what exists differs from what the scaler would create. Nothing for a job that pods cannot be made of."""
+    """How the existing objects differ from those that the scaler would create. Empty for a job with faults."""
     if job.faults:
         return []
     return [
@@ -72,7 +72,7 @@ def compare(job: Job, obj: Object, found: Found, clusterd: str) -> list[Remark]:
 
 
 def owner_uid(obj: Object) -> str:
-    """The uid of the controlling AscendJob, "" without one."""
+    """The uid of the controlling AscendJob, "" if there is none."""
     for owner in map(at, as_list(at(obj, "metadata").get("ownerReferences"))):
         if owner.get("controller") and owner.get("kind") == "AscendJob":
             return as_text(owner.get("uid"))
@@ -80,7 +80,7 @@ def owner_uid(obj: Object) -> str:
 
 
 def _pod_remarks(job: Job, wanted: Mapping[str, Object], found: Mapping[str, Object]) -> Iterator[Remark]:
-    """One remark per path, however many pods it is about."""
+    """One remark per path, whatever the number of pods."""
     told: dict[tuple[Weight, str], list[str]] = {}
     for name, pod in wanted.items():
         there = found.get(name)
@@ -113,7 +113,7 @@ def _weight(path: str) -> tuple[Weight, str]:
 
 
 def differences(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Path, what is there, what is wanted: everything of `wanted` that is not so in `found`."""
+    """Path, existing value, value of the scaler: every part of `wanted` that differs in `found`."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         for key, value in wanted.items():
             yield from differences(value, found.get(key), _join(path, str(key)))
@@ -124,7 +124,7 @@ def differences(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, 
 
 
 def _list_differences(wanted: list[Any], found: list[Any], path: str) -> Iterator[tuple[str, str, str]]:
-    """Items with names are the same by name, others by place."""
+    """Items with names are compared by name, others by index."""
     ours, theirs = _keyed(wanted), _keyed(found)
     for key in ours:
         yield from differences(ours[key], theirs.get(key), f"{path}[{key}]")
@@ -134,19 +134,19 @@ def _list_differences(wanted: list[Any], found: list[Any], path: str) -> Iterato
 
 
 def _keyed(items: list[Any]) -> dict[str, Any]:
-    """Of two variables of one name the container gets the last."""
+    """By name; of two variables of one name the container gets the last."""
     return {_key(item) or str(place): item for place, item in enumerate(items)}
 
 
 def _key(item: Any) -> str:
-    """Mounts of one volume differ by their path."""
+    """The name of an item; mounts of one volume differ by their path."""
     item = at(item)
     name, path = as_text(item.get("name")), as_text(item.get("mountPath"))
     return f"{name} at {path}" if path else name
 
 
 def _same(wanted: Any, found: Any, path: str) -> bool:
-    """To the API server 8 and "8" are one quantity, and so are 1024Mi and 1Gi; an empty value is none."""
+    """Whether the API server treats both as equal: 8 and "8", 1024Mi and 1Gi; an empty value equals a missing one."""
     if wanted in ("", None, {}) and found in ("", None, {}):
         return True
     if str(wanted) == str(found):
@@ -156,7 +156,8 @@ def _same(wanted: Any, found: Any, path: str) -> bool:
 
 
 def _join(path: str, key: str) -> str:
-    """Keys with dots or slashes stand in brackets: metadata.labels[training.kubeflow.org/job-name]."""
+    """The path with a key; keys with dots or slashes are in brackets:
+    metadata.labels[training.kubeflow.org/job-name]."""
     if not path:
         return key
     simple = key.isidentifier() and not path.endswith(("labels", "annotations"))

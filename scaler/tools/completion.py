@@ -1,8 +1,8 @@
-"""`scaler completion SHELL`: what a shell needs to complete commands, options and their values; and the answers.
+"""`scaler completion SHELL`: the script with which a shell completes commands, options and values; and the answers.
 
-One engine for all of them: the script asks `scaler __complete WORD...`, and the last word is the one being written.
-The answer is as kubectl wants it of plugins: `value<TAB>meaning` on each line, then `:0` where names of files may
-follow, or `:4` where nothing else can. Names of services are asked of the cluster (scaler.tools.cluster.names).
+All shells use one engine: the script calls `scaler __complete WORD...`; the last word is the unfinished one. The answer
+has the form of kubectl's plugins: `value<TAB>meaning` on each line, then `:0` if file names may follow, or `:4` if
+nothing else can. Names of services come from the cluster (scaler.tools.cluster.names).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Load = Callable[[str], argparse.ArgumentParser]
 
 
 class Candidates(NamedTuple):
-    """What the word may become, each with its meaning; `directive` is FILES or NOTHING."""
+    """The completions of a word, each with its meaning; `directive` is FILES or NOTHING."""
 
     found: list[tuple[str, str]]
     directive: int = NOTHING
     asked: str = ""
-    """What the cluster knows: a function of scaler.tools.cluster.names."""
+    """A function of scaler.tools.cluster.names that reads completions from the cluster."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def complete(words: Sequence[str], commands: Iterable[tuple[str, str]], load: Load) -> str:
-    """The answer to a shell; `words` are all after the program's name, the last one begun. `load` gives the parser of a
-    command; ImportError where it cannot be loaded."""
+    """The answer to a shell; `words` are all words after the program's name, the last one unfinished. `load` returns
+    the parser of a command; ImportError when it cannot be loaded."""
     found, directive, _ = _candidates(list(words) or [""], list(commands), load)
     lines = [f"{value}\t{' '.join(meaning.split())}".rstrip() for value, meaning in found]
     return "\n".join([*lines, f":{directive}"]) + "\n"
@@ -66,7 +66,7 @@ def _candidates(words: list[str], commands: list[tuple[str, str]], load: Load) -
     if before[0] not in dict(commands):
         return Candidates([])
     parser, given = load(before[0]), [one for one in before[1:] if one != "="]
-    for action in parser._actions:  # a command with commands of its own
+    for action in parser._actions:  # a command with subcommands
         if isinstance(action, argparse._SubParsersAction) and given and given[0] in action.choices:
             parser, given = action.choices[given[0]], given[1:]
     candidates = _of_command(parser._actions, given, word)
@@ -74,11 +74,11 @@ def _candidates(words: list[str], commands: list[tuple[str, str]], load: Load) -
 
 
 def _of_cluster(parser: argparse.ArgumentParser, given: list[str], asked: str) -> Iterable[tuple[str, str]]:
-    """What the cluster that the words before name says; nothing where they do not stand for a command yet."""
-    from scaler.tools.cluster import names  # noqa: PLC0415 - only who needs the cluster loads what reads it
+    """Completions from the cluster that the words before name; none while these words are no complete command."""
+    from scaler.tools.cluster import names  # noqa: PLC0415 - the client is loaded only when needed
 
     ask, known = (names.namespaces, given[:-1]) if asked == "namespaces" else (names.services, given)
-    for words in ([*known, "x"], known):  # with something where a name is wanted, or all names are there
+    for words in ([*known, "x"], known):  # with a placeholder if a name is required
         try:
             with redirect_stderr(io.StringIO()):
                 args = parser.parse_args(words)

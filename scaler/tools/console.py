@@ -1,4 +1,4 @@
-"""Words and tables on a terminal, in a file or in a pipe: widths, ages, and text of strangers made harmless."""
+"""Text and tables on a terminal, in a file or in a pipe: widths, ages, and text of others made harmless."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 USUAL_WIDTH = 120
-"""Columns, where there is no terminal and COLUMNS says nothing."""
+"""Columns, without a terminal and without COLUMNS."""
 LEAST_WIDTH = 60
 _NOT_KNOWN = 10**10
-"""Seconds: what seems to be so old began at a time that nobody wrote down."""
+"""Seconds: a larger age means that the begin is unknown."""
 _UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
 def console(out: TextIO | None = None) -> Console:
-    """Colours and the terminal's width on a terminal (NO_COLOR is heeded); plain text elsewhere."""
+    """Colours and the terminal's width on a terminal (NO_COLOR is respected); plain text elsewhere."""
     stream = out if out is not None else sys.stdout
     live = stream.isatty()
     columns = os.environ.get("COLUMNS", "")
@@ -31,14 +31,15 @@ def console(out: TextIO | None = None) -> Console:
 
 
 class _Console(Console):
-    """A reader that has gone is said by the exit code of the command, as everywhere (scaler.cli)."""
+    """A closed pipe is reported by the exit code of the command, as everywhere (scaler.cli)."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def show(screen: Console, made: RenderableType, width: int = 0) -> None:
-    """Print it, without spaces at the ends of lines. `width`: more columns than there are, 0 for as many."""
+    """Print `made`, without spaces at the ends of lines. `width`: a larger number of columns, 0 for that of the
+    screen."""
     found: list[Segment] = []
     for line in screen.render_lines(made, screen.options.update(width=width or screen.width), pad=False):
         kept = list(Segment.simplify(line))
@@ -51,7 +52,7 @@ def show(screen: Console, made: RenderableType, width: int = 0) -> None:
 
 
 def clean(text: Any) -> str:
-    """What anybody may have written, on one line and without what moves a terminal's cursor or turns text around."""
+    """Text of any author on one line, without characters that move a terminal's cursor or reverse the text."""
     return "".join(" " if char in "\n\t\r" else char if _is_harmless(char) else "\ufffd" for char in str(text))
 
 
@@ -65,7 +66,7 @@ def text(words: Any, style: str = "") -> Text:
 
 
 def age(seconds: float) -> str:
-    """As kubectl writes it: 45s, 5m12s, 3h20m, 30h, 12d; "-" for what is not known."""
+    """As kubectl prints it: 45s, 5m12s, 3h20m, 30h, 12d; "-" if unknown."""
     if seconds > _NOT_KNOWN:
         return "-"
     whole = max(0, int(seconds))

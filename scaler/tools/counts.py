@@ -1,8 +1,8 @@
-"""The decision on bare counts: what `scaler plan` answers, without instances, names or times.
+"""The decision on bare counts: the answers of `scaler plan`, without instances, names or times.
 
-The target is chosen by the decision's own function; what remains are the sums that it gets by counting instances,
-and a property test holds the two together. Every in-flight instance is taken as admitted with no pod bound, so it can
-be revoked; nothing is broken, refused or misspelt. Must not grow rules of its own.
+The decision's own function chooses the target; this module adds the sums that the decision gets by counting instances,
+and a property test compares the two. Every in-flight instance counts as admitted with no pod bound, so it can be
+revoked; none is broken, refused or misspelt. Must not add rules of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scaler.decide.world import Reason
 from scaler.rules.rule import ALL, Rule
 
 MOST = ALL
-"""The largest number that a rule may hold, and so the largest count that means anything."""
+"""The largest number in a rule, and so the largest count with a meaning."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Counts = dict[str, Count]
@@ -29,12 +29,12 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     in_flight: Counts = {}
     held: Counts = {}
     replicas: Count = ALL
-    """Instances wanted in all, as `spec.replicas` of an ElasticService says it; 0 = the service rests."""
+    """Instances wanted in all, like `spec.replicas` of an ElasticService; 0 = the service rests."""
 
 
 class GroupDecision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One group's share. `reasons` says why the instances that stay held do: reason -> how many; `drain` how many of
-    those that run are more than is wanted, and are deleted."""
+    """The part of one group. `reasons`: reason -> instances that stay held for it; `drain`: running instances beyond
+    the wanted number, which are deleted."""
 
     target: int
     running: int
@@ -47,7 +47,7 @@ class GroupDecision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TargetRatio(msgspec.Struct, frozen=True):
-    """`index` counts from 0 = the largest ratio, -1 = none: the service rests; `counts` names every group of the
+    """`index` counts from 0 = the largest ratio, -1 = none: the service rests; `counts` has every group of the
     rule."""
 
     index: int
@@ -61,18 +61,18 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def unknown_groups(rule: Rule, case: Case) -> tuple[str, ...]:
-    """Groups that the case counts and no ratio names, in the order in which they were written."""
+    """Groups in the case that no ratio names, in the order of the case."""
     named = (*case.running, *case.in_flight, *case.held)
     return tuple(name for name in dict.fromkeys(named) if name not in rule.groups)
 
 
 def aimed_at(rule: Rule, replicas: int) -> int:
-    """Index of the largest ratio that is aimed at when so many instances are wanted in all; -1 for none of them."""
+    """Index of the largest ratio for this number of wanted instances; -1 for none."""
     return len(rule.ratios) - len(rule.limited(replicas).ratios) if replicas else -1
 
 
 def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
-    """What the decision would do for a service with these counts. Groups that no ratio names are not looked at."""
+    """The decision for a service with these counts. Groups that no ratio names are ignored."""
     names, wanted = rule.groups, rule if case.replicas == ALL else rule.limited(case.replicas)
     live = {name: case.running.get(name, 0) + case.in_flight.get(name, 0) + case.held.get(name, 0) for name in names}
     target = choose_target(wanted.ratios, case.running, live)
@@ -87,8 +87,8 @@ def decide(rule: Rule, case: Case, *, paused: bool = False) -> Decision:
 
 
 def _share(case: Case, name: str, target: int, rules: tuple[Rule, Rule]) -> GroupDecision:
-    """Fill this group up to its target, or revoke what is above it and not bound. `rules`: as it is to be followed, and
-    the full one."""
+    """Fill the group up to its target, or revoke unbound instances above it. `rules`: the rule within the wanted
+    number, and the full rule."""
     running, in_flight, held = case.running.get(name, 0), case.in_flight.get(name, 0), case.held.get(name, 0)
     wanted, largest = (rule.largest.of(name) for rule in rules)
     admit = max(0, min(target - running - in_flight, held))

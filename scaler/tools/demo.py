@@ -1,4 +1,4 @@
-"""`scaler demo`: the whole story in under a minute, without a cluster; or a cluster of one's own to play with.
+"""`scaler demo`: a scenario in under a minute, without a cluster; or a simulated cluster for own tries.
 
 Must not: know how the controller or the simulation work; it plays manifests/examples/demo.yaml and shows it.
 """
@@ -27,7 +27,7 @@ EXIT_UNEXPECTED = 1
 EXIT_USAGE = 2
 MOST_NODES = 1_000
 SPEED = 12.0
-"""Seconds of the story in one, in a browser."""
+"""Seconds of the scenario per second, in a browser."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,22 +45,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def port(text: str) -> int:
-    """A number of a TCP port, 0 for a free one; argparse says what is wrong."""
+    """A TCP port number, 0 for a free one; argparse prints the error."""
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) < 1 << 16):
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535")
     return int(text)
 
 
 def nodes(text: str) -> int:
-    """A number of nodes; argparse says what is wrong."""
+    """A number of nodes; argparse prints the error."""
     if not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= MOST_NODES):
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {MOST_NODES:,}")
     return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tell the story, or keep a cluster up."""
-    # Loaded only when asked for: `scaler --help` reads this module too.
+    """Play the demo, or keep a cluster running."""
+    # Loaded only here: `scaler --help` reads this module too.
     from scaler.tools.simulation.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415
 
     try:
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _on(count: int, scenario: Scenario) -> Scenario:
-    """On so many nodes with NPUs: those of the first group that has any."""
+    """The scenario on this number of NPU nodes: those of the first node group with NPUs."""
     groups = list(scenario.nodes)
     place = next((place for place, group in enumerate(groups) if group.npu), None)
     if place is None:
@@ -105,7 +105,7 @@ def _keep_up(scenario: Scenario, args: argparse.Namespace) -> int:
 
 
 def show(scenario: Scenario, *, speed: float, seed: int, port: int, name: str) -> int:
-    """On a page, until Ctrl-C; the exit code. `name` is the command's."""
+    """Play on a page, until Ctrl-C; returns the exit code. `name` is that of the command."""
     from scaler.tools.simulation import watched  # noqa: PLC0415 - brings an HTTP server along
     from scaler.tools.ui import tell  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`scaler deploy`: a service from a short file, its state, and its end."""
+"""`scaler deploy`: applies a service from a short file, shows its state, deletes it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Exit code: 0 done (apply: and available; status: available), 1 not, or refused, 
 
 EXIT_WELL, EXIT_NOT_WELL = 0, 1
 FRAMEWORK = "SERVING_FRAMEWORK"
-"""Environment variable: the platform, as the one-command deployer takes it."""
+"""Environment variable: the platform, as in MindCluster's one-command deployer."""
 _DURATION = re.compile(r"(\d{1,6})(s|m|h|)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -86,7 +86,7 @@ def _waiting(parser: argparse.ArgumentParser, default: str, what: str) -> None:
 
 
 def _cluster(parser: argparse.ArgumentParser) -> None:
-    """-k is a file here, as in the one-command deployer."""
+    """The options of a cluster. -k is a file here, as in the one-command deployer."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "-k", "--kubeconfig", metavar="FILE", type=os.path.expanduser,
@@ -97,7 +97,7 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """A length of time; argparse says what is wrong."""
+    """A duration; argparse prints the error."""
     found = _DURATION.fullmatch(text)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time, as in 90s, 10m, 1h")
@@ -105,7 +105,7 @@ def seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it, with all that went wrong on stderr."""
+    """Run the command, with all errors on stderr."""
     if args.action != "apply":
         return asyncio.run(_on_cluster(args, _status if args.action == "status" else _delete))
     service = _read(args.config)
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(path: str) -> Service | None:
-    """The service that a file describes; None where it describes none, which is said."""
+    """The service of a file; None when the file is invalid: the errors are printed."""
     from scaler.tools.deploying.service import ConfigError, read_service  # noqa: PLC0415 - --help stays fast
 
     try:
@@ -142,7 +142,7 @@ async def _on_cluster(
 
 
 async def told(doing: Coroutine[Any, Any, int]) -> int:
-    """Its exit code; what the cluster or this command refuses is said."""
+    """The exit code; refusals of the cluster and of this command are printed."""
     from scaler.kube.errors import KubeError  # noqa: PLC0415
     from scaler.tools.cluster.access import complaint  # noqa: PLC0415
     from scaler.tools.deployed.refusals import DeployError  # noqa: PLC0415

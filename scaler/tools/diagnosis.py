@@ -1,7 +1,7 @@
 """Why a service does, or does not, get a global rank table from ClusterD: its conditions, checked one by one. Pure.
 
-ClusterD gathers the rank tables of one `jobID` in one namespace and says nothing when it leaves them out. Must not
-read a cluster (scaler.tools.answers.rank_table does) or know how anything is printed.
+ClusterD collects the rank tables of one `jobID` in one namespace, and reports nothing when it leaves some out. Must not
+read a cluster (scaler.tools.answers.rank_table does), or know how the result is printed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SERVER_APP = "mindie-ms-server"
 CONSUMER_LABEL = "mx-consumer-cim"
 GLOBAL_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
 ROLES = {"mindie-ms-controller": "MindIE Controller", "mindie-ms-coordinator": "MindIE Coordinator"}
-"""Values of label `app` -> who has to be reachable before a table is published."""
+"""Value of label `app` -> component that must be reachable before ClusterD publishes a table."""
 
 
 class Standing(StrEnum):
-    """How a condition stands. NOTE: an instance is missing from the table, the service gets one all the same."""
+    """The result of a condition. NOTE: an instance is missing from the table, but the service gets a table."""
 
     OK = "ok"
     NOTE = "note"
@@ -35,7 +35,7 @@ class Standing(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One condition. `about` is the object it is about, `words` say what was found and, unless OK, what to do."""
+    """One condition. `about` is its object, `words` say what was found and, unless OK, what to do."""
 
     standing: Standing
     about: str
@@ -43,7 +43,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Server(msgspec.Struct, frozen=True):
-    """One instance of the service: its job, pods, ConfigMap, and the table that its pods give."""
+    """One instance of the service: its job, pods, ConfigMap, and the table made from its pods."""
 
     job: Job
     members: tuple[RankTablePod, ...]
@@ -55,7 +55,7 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class RolePod(msgspec.Struct, frozen=True):
-    """A pod of MindIE's own."""
+    """A pod of one of MindIE's own components."""
 
     app: str
     name: str
@@ -64,7 +64,7 @@ class RolePod(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What is known of one service. `strays` are rank-table ConfigMaps of its jobID that belong to none of its jobs."""
+    """The objects of one service. `strays` are rank-table ConfigMaps of its jobID that belong to none of its jobs."""
 
     namespace: str
     job_id: str
@@ -72,11 +72,11 @@ class Evidence(msgspec.Struct, frozen=True):
     strays: tuple[RankTableMap, ...] = ()
     roles: tuple[RolePod, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
-    """Other jobs of its jobID, each with why no rank table is for it."""
+    """Other jobs of its jobID, each with the reason why it has no rank table."""
 
 
 def diagnose(evidence: Evidence) -> tuple[Check, ...]:
-    """Every condition in the order in which a person would mend them."""
+    """Every condition in the order in which a person would correct them."""
     return tuple(_checks(evidence))
 
 
@@ -195,7 +195,7 @@ def _reachable(app: str, title: str, pods: Sequence[RolePod]) -> Check:
 
 
 def content_of(text: str | None) -> Any:
-    """The document in `hccl.json`; None for what is not JSON."""
+    """The document in `hccl.json`; None if it is no JSON."""
     try:
         return json.loads(text or "")
     except (ValueError, RecursionError):

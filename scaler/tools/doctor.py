@@ -1,4 +1,4 @@
-"""`scaler doctor NAMESPACE/JOBID`: the old name of `scaler why`, which asks all that this command asked."""
+"""`scaler doctor NAMESPACE/JOBID`: the old name of `scaler why`, which includes its checks."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Say what it is called now, then answer."""
+    """Print the new name, then the answer."""
     sys.stderr.write(f"scaler doctor is called scaler why now: scaler why {'/'.join(filter(None, args.name))}\n")
     return why.run(args, always_ranks=True)

@@ -1,4 +1,4 @@
-"""`scaler drain NODE...`: what a drain of nodes would do. Looks, decides as the controller would, changes nothing."""
+"""`scaler drain NODE...`: the effect of a drain of nodes. Reads, decides as the controller would, changes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXIT_KEPT, EXIT_LOST = 0, 1
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """The whole answer. `notes`: what could not be seen."""
+    """The whole answer. `notes`: what could not be read."""
 
     nodes: tuple[str, ...]
     loses_minimum: tuple[str, ...]
@@ -40,7 +40,7 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 class UnknownNodeError(Exception):
-    """There is no such node. In words for people."""
+    """There is no such node. The message is for people."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _asked(args: argparse.Namespace) -> Forecast | None:
-    """None when the cluster cannot be read; that is said on stderr."""
+    """None when the cluster cannot be read: then stderr says why."""
     from scaler.kube.errors import KubeError  # noqa: PLC0415 - --help stays fast
     from scaler.tools.cluster.access import complaint, first, opened  # noqa: PLC0415
 
@@ -77,13 +77,13 @@ async def _asked(args: argparse.Namespace) -> Forecast | None:
 
 
 async def forecast(access: Access, nodes: tuple[str, ...]) -> Forecast:
-    """What a drain of these nodes together would do. Raises KubeError and UnknownNodeError."""
+    """The effect of a drain of these nodes together. Raises KubeError and UnknownNodeError."""
     from scaler.tools.cluster.notes import gap_words  # noqa: PLC0415
     from scaler.tools.cluster.view import Cluster, ask  # noqa: PLC0415
     from scaler.tools.draining.evictions import evictions  # noqa: PLC0415
     from scaler.tools.draining.foresee import foresee  # noqa: PLC0415
 
-    await ask(access.api, ())  # a cluster that does not answer is not waited for
+    await ask(access.api, ())  # fails fast if the cluster does not answer
     going = await evictions(access.api, nodes)
     cluster = Cluster(access.api, access.clock)
     async with cluster.watched():
@@ -101,7 +101,7 @@ async def forecast(access: Access, nodes: tuple[str, ...]) -> Forecast:
 
 
 def text(found: Forecast) -> Iterator[str]:
-    """For people: service by service, what is refused, then the answer and the command."""
+    """The text for people: each service, refused evictions, then the answer and the command."""
     yield from (f"note: {note}" for note in found.notes)
     going = found.evictions
     stay = f", {going.stay} of DaemonSets stay" if going.stay else ""

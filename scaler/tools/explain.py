@@ -1,7 +1,6 @@
-"""`scaler explain`: replays recorded worlds through the decision and says why each instance is where it is.
+"""`scaler explain`: replays recorded worlds through the decision and prints why each instance is in its state.
 
-Must not add knowledge of its own: what it prints is the decision about exactly this world, in the words of
-decide.explain.
+Must not add knowledge of its own: it prints the decision about exactly this world, in the words of decide.explain.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain every world of the file; stop at none that is bad, but answer 1 in the end."""
+    """Explain every world of the file; an invalid one makes the exit code 1 and does not stop the others."""
     shown = "standard input" if args.world == "-" else args.world
     try:
         content = sys.stdin.buffer.read() if args.world == "-" else Path(args.world).read_bytes()
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _documents(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """The whole file when it is one document, else its lines, each with its place."""
+    """The whole file if it is one document, else its lines, each with its place."""
     try:
         json.loads(content)
     except (ValueError, RecursionError):
@@ -83,20 +82,20 @@ def _documents(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 class _Recorded(msgspec.Struct):
-    """Of a world of any release."""
+    """The fields of a world of any release."""
 
     format: int = FORMAT
 
 
 def _check_format(document: bytes | str) -> None:
-    """Raises ValueError, before anything else of a world that may be another release's is read."""
+    """Raises ValueError for a world of another release, before other fields are read."""
     found = msgspec.json.decode(document, type=_Recorded).format
     if found != FORMAT:
         raise ValueError(f"format {found}; this version reads format {FORMAT}")
 
 
 def _usable(world: World) -> World:
-    """Raises ValueError for what decodes but was never recorded by a controller."""
+    """Raises ValueError for a document that decodes but cannot be from a controller."""
     if any(service.rule is not None and not service.rule.ratios for service in world.services):
         raise ValueError("a rule in it has no ratios; a controller never takes such a rule")
     keys = [service.key for service in world.services]
@@ -106,7 +105,7 @@ def _usable(world: World) -> World:
 
 
 def _answer(world: World, service: str, form: str) -> str:
-    """Raises LookupError when the world does not have the service."""
+    """Raises LookupError when the world has no such service."""
     decision = decide(world)
     plans = [plan for plan in decision.plans if service in ("", str(plan.key))]
     if service and not plans:

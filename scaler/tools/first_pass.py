@@ -1,6 +1,7 @@
 """What the scaler would do to one job in its first pass after a takeover, in words and with its weight. Pure.
 
-The decision itself says what (with an empty memory, as after any start); here it is only told. Must not decide.
+The decision itself gives the actions (with an empty memory, as after any start); this module only describes them.
+Must not decide.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from scaler.workloads.membership import Job
 
 
 def foresee(job: Job, found: Found, verdict: Verdict, actions: Sequence[Action]) -> list[Remark]:
-    """What would be done, and what would not be done any more once the operator is gone."""
+    """The scaler's actions, and what would no longer be done without the operator."""
     return [*_uncared(job, found, verdict), *(_action(action, job, found) for action in actions)]
 
 
 def rank_table_remarks(table: RankTable, table_map: RankTableMap | None, problem: str) -> list[Remark]:
-    """Whether the rank table would stay as it is. `problem` = what the scaler would report of it, "" for nothing."""
+    """Whether the rank table would stay as it is. `problem` = what the scaler would report about it, "" for nothing."""
     told = [Remark(Weight.DIFFERS, f"rank table: {problem}")] if problem else []
     if table_map is None or is_current(table_map, table):
         return told
@@ -40,7 +41,7 @@ def rank_table_remarks(table: RankTable, table_map: RankTableMap | None, problem
 
 
 def _uncared(job: Job, found: Found, verdict: Verdict) -> Iterator[Remark]:
-    """A job that loses a pod must get it back; the operator did that."""
+    """Pods of a job that would not be replaced after a loss; the operator would have replaced them."""
     if job.finished or job.deleting:
         return
     if verdict.reason is Reason.NOT_SERVED:
@@ -120,5 +121,5 @@ def _node(pod: Mapping[str, Any]) -> str:
 
 
 def status_of(text: str | None) -> str:
-    """The status that the document claims; "" when it claims none."""
+    """The status in the document; "" if it has none."""
     return as_text(at(content_of(text)).get("status"))

@@ -72,9 +72,9 @@ def _sentence(group: GroupDecision, decision: Decision) -> str:
 
 
 def table(rule: Rule) -> str:
-    """Each state of running instances that the ladder knows, from nothing to all, and what it admits.
+    """A row for each state of running instances on the ladder, from none to all, and what this state admits.
 
-    As many jobs exist as the largest ratio asks for, and none is in flight. Cut after MOST_ROWS states.
+    As many jobs exist as the largest ratio has instances; none is in flight. Cut after MOST_ROWS rows.
     """
     names = rule.groups
     found = mixtures(rule)
@@ -101,7 +101,7 @@ def table(rule: Rule) -> str:
 
 
 def _numbers_mean(rule: Rule) -> list[str]:
-    """Which numbers of wanted instances mean which ratio, from none upward; equal ratios are one."""
+    """Which numbers of wanted instances mean which ratio, from 0 up; equal ratios share a row."""
     totals = sorted({ratio.total for ratio in rule.ratios})
     rows = [("0", "none: the service rests")]
     for before, total in zip([0, *totals], totals, strict=False):

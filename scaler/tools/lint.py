@@ -1,6 +1,6 @@
-"""`scaler lint`: find what is wrong with rules and with the jobs that name them, before they reach a cluster.
+"""`scaler lint`: finds errors in rules, and in the jobs that name them, before they are applied to a cluster.
 
-Reads files and prints; what is wrong is decided by scaler.rules. Writes files only with -w, each with a backup.
+Reads files and prints; scaler.rules decides what an error is. Writes files only with -w, each with a backup.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Answer on standard output, complain on standard error; the exit code is in HELP."""
+    """Print findings on standard output, errors on standard error; the exit code is in HELP."""
     wrong = _wrong_usage(args)
     if wrong:
         return _usage(wrong)
@@ -79,7 +79,7 @@ def _wrong_usage(args: argparse.Namespace) -> str:
 
 
 def _sources(name: str) -> list[Source]:
-    """The file that `name` says, or the manifests below a folder in the order of their names."""
+    """The file `name`, or the manifests below a folder in the order of their names."""
     if name == "-":
         return [Source(STDIN, sys.stdin.buffer.read())]
     path = Path(name)
@@ -94,7 +94,7 @@ def _source(path: Path, *, listed: bool) -> Source:
 
 
 def _fix(source: Source, beside: Sequence[Source], *, write: bool) -> int:
-    """Correct one file; say on standard error what was done, and what is left to do."""
+    """Correct one file; standard error gets what was corrected, and what is left to do."""
     result = repair(source, beside)
     if write and result.changed:
         kept = write_in_place(Path(source.name), result.text.encode("utf-8"))
@@ -114,9 +114,9 @@ def _fix(source: Source, beside: Sequence[Source], *, write: bool) -> int:
 
 
 def write_in_place(path: Path, data: bytes) -> Path:
-    """Write a file anew, whole or not at all, and keep what was there under the name that is returned. Raises OSError.
+    """Write a file again, whole or not at all, and keep the old content under the returned name. Raises OSError.
 
-    A backup that is there already is never written over: the first one has what the user wrote.
+    An existing backup is never overwritten: the first one has the user's own text.
     """
     target = path.resolve()
     numbers = ("", *(f".{number}" for number in range(1, 1000)))

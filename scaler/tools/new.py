@@ -1,6 +1,6 @@
-"""`scaler new`: a short file for `scaler deploy`, and a scenario in which to try it.
+"""`scaler new`: writes a short file for `scaler deploy`, and a scenario to try it.
 
-Must not: know what the file means (scaler.tools.deploying does), or write over anything.
+Must not: know what the file means (scaler.tools.deploying does), or overwrite files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Exit code: 0 written, 1 something of that name is there, 2 usage."""
 
 EXIT_FAILED = 1
 MOST = 64
-"""Instances of a group, as OME has it."""
+"""Instances of a group, the limit of OME."""
 STEPS = 5
 _SHORT = re.compile(r"([1-9][0-9]?)[pP]([1-9][0-9]?)[dD]")
 
@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def ladder(prefill: int, decode: int) -> list[str]:
-    """At most so many ratios from this one down to 1P1D, each about as a smaller part of it."""
+    """At most so many ratios from this one down to 1P1D, each about the same part smaller."""
     parts = [number / STEPS for number in range(STEPS, 0, -1)]
     found = [f"{max(1, round(prefill * part))}P{max(1, round(decode * part))}D" for part in parts]
     return list(dict.fromkeys([*found, "1P1D"]))

@@ -1,9 +1,9 @@
-"""Reads what a what-if is about: services, nodes, and what pods ask of them. Files and short forms.
+"""Reads the input of a what-if: services, nodes, and what pods request. From files and short forms.
 
     40x huawei.com/Ascend910=8,accelerator-type=module-910b-8     nodes: so many, what they have, and their labels
     huawei.com/Ascend910=8,cpu=24,accelerator-type=module-910b-8  a pod: what it asks for, and its node selector
 
-Must not judge whether anything fits.
+Must not decide whether anything fits.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ EXAMPLE = "huawei.com/Ascend910=8,pool=a"
 MOST_NODES = 100_000
 MOST_SERVICES = 10_000
 USUAL = PodRequest((("huawei.com/Ascend910", 8), (PODS, 1)))
-"""What a pod asks for when nobody says: all eight NPUs of a server."""
+"""The default request of a pod: all eight NPUs of a server."""
 _PLENTY = {"cpu": MOST, "memory": MOST, "ephemeral-storage": MOST, PODS: 110}
-"""What a node has of that which its short form does not mention."""
+"""Amounts of a node for resources that its short form does not mention."""
 _TIMES = re.compile(r"([1-9][0-9]{0,5})x\s+(\S.*)")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -45,18 +45,18 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class BadInputError(Exception):
-    """What is wrong with a file, or with how something is written, and what to write."""
+    """An error in a file or in a short form, with its correction."""
 
 
 class Parts(NamedTuple):
-    """A short form, taken apart."""
+    """The parsed short form."""
 
     amounts: dict[str, int]
     labels: dict[str, str]
 
 
 JobNeeds = Mapping[tuple[str, str], PodRequests]
-"""(rule, group) -> what all pods of an instance ask for."""
+"""(rule, group) -> the requests of all pods of an instance."""
 
 
 def times(text: str) -> tuple[int, str]:
@@ -66,7 +66,7 @@ def times(text: str) -> tuple[int, str]:
 
 
 def parts(text: str) -> Parts:
-    """Amounts of cpu, memory, pods, storage and devices (their names have a slash); everything else is a label."""
+    """Amounts of cpu, memory, pods, storage and devices (names with a slash); all other parts are labels."""
     made = Parts({}, {})
     for part in text.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
@@ -95,14 +95,14 @@ def _is_resource(key: str) -> bool:
 
 
 def need_of(text: str) -> PodRequest:
-    """What one pod asks for, from its short form."""
+    """The request of one pod, from its short form."""
     found = parts(text)
     asked = tuple(sorted((name, amount) for name, amount in ({PODS: 1} | found.amounts).items() if amount))
     return PodRequest(asked, Where(selector=tuple(sorted(found.labels.items()))))
 
 
 def read_nodes(sources: Iterable[str]) -> list[NodeFacts]:
-    """All nodes of short forms, and of files as `kubectl get nodes -o yaml` writes them."""
+    """All nodes of short forms, and of files in the format of `kubectl get nodes -o yaml`."""
     found: list[NodeFacts] = []
     for source in sources:
         found += _of_file(source) if _is_file(source) else _of_short_form(source, len(found))
@@ -142,7 +142,7 @@ def _of_file(file: str) -> list[NodeFacts]:
 
 
 def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
-    """Raises BadInputError for what a node has as a label, `eight` of something, and pods ask for by number."""
+    """Raises BadInputError for a label of a node, like `eight`, that pods request as a number."""
     asked = {name for one in services for needs in one.needs.values() for need, _ in needs for name, _ in need.requests}
     for facts in nodes:
         for key in asked & facts.labels.keys() - facts.allocatable.keys():
@@ -151,7 +151,7 @@ def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
 
 
 def read_jobs(sources: Iterable[str]) -> JobNeeds:
-    """What the AscendJobs of these files and folders ask for; of several of one group the first counts."""
+    """The requests of the AscendJobs in these files and folders; of several in one group the first counts."""
     found: dict[tuple[str, str], PodRequests] = {}
     for file in (file for source in sources for file in _files(source)):
         for made in _manifests(file):

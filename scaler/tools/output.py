@@ -26,10 +26,10 @@ def written(value: Any, output: str) -> str:
 
 
 def converted(text: str, output: str) -> str:
-    """JSON as it is, or as the same in YAML."""
+    """JSON unchanged, or as the same YAML."""
     if output == "json":
         return text
-    import yaml  # noqa: PLC0415 - only where it is asked for
+    import yaml  # noqa: PLC0415 - only for this format
 
     made: str = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True, width=120)
     return made

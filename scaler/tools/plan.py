@@ -1,6 +1,6 @@
 """`scaler plan`: what a rule decides for given counts, without a cluster. Reads files, prints, decides nothing itself.
 
-Must not import the cluster side (kubernetes_asyncio, aiohttp): the command answers before those would have loaded.
+Must not import the cluster side (kubernetes_asyncio, aiohttp): loading it takes longer than the answer.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Answer on standard output, complain on standard error; the exit code is in HELP."""
+    """Print the answer on standard output, errors on standard error; the exit code is in HELP."""
     conflict = _conflict(args)
     if conflict:
         return _usage(conflict)
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _conflict(args: argparse.Namespace) -> str:
-    """Which options do not go together; "" when all do."""
+    """Which options exclude each other; "" when none do."""
     counted = any(counts is not None for counts in (args.running, args.in_flight, args.held))
     if args.nodes:
         return (
@@ -114,7 +114,7 @@ def _conflict(args: argparse.Namespace) -> str:
 
 
 def _counts(text: str) -> dict[str, int]:
-    """`group0=1,group1=2`; argparse turns the error into a usage message that names the option."""
+    """`group0=1,group1=2`; argparse turns the error into a usage message with the option's name."""
     counts: dict[str, int] = {}
     for part in text.split(",") if text.strip() else ():
         name, equals, number = (word.strip() for word in part.rpartition("="))
@@ -148,7 +148,7 @@ def _answer(rule: Rule, args: argparse.Namespace, *, paused: bool) -> int:
 
 
 def _answer_nodes(args: argparse.Namespace) -> int:
-    """Loaded only here: whoever asks about counts does not wait for it."""
+    """The answer about nodes. Its modules are loaded only here: an answer about counts does not need them."""
     from scaler.tools import nodes, whatif  # noqa: PLC0415
     from scaler.tools.whatif_text import in_words as in_words_of_nodes  # noqa: PLC0415
 
@@ -175,7 +175,7 @@ def _line(answer: object) -> str:
 
 
 def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
-    """One line out for each line in, in order; a line that cannot be answered says why and makes the exit code 1."""
+    """One line of output per input line, in order; an invalid line gets an error and makes the exit code 1."""
     try:
         lines: Iterable[bytes] = sys.stdin.buffer if file == "-" else io.BytesIO(Path(file).read_bytes())
     except OSError as error:
@@ -190,7 +190,7 @@ def _answer_cases(rule: Rule, file: str, *, paused: bool) -> int:
 
 
 def answers(rule: Rule, lines: Iterable[bytes], *, paused: bool) -> Iterator[tuple[str, bool]]:
-    """Each answer with its line end, and whether it is a complaint."""
+    """Each answer with its line end, and whether it is an error."""
     decoder, encoder = msgspec.json.Decoder(Case), msgspec.json.Encoder()
     for number, line in enumerate(lines, start=1):
         try:
@@ -211,7 +211,7 @@ def _complaint(line: int, message: str, hint: str) -> str:
 
 
 def _unknown_words(rule: Rule, unknown: tuple[str, ...]) -> tuple[str, str]:
-    """What was found and what to write."""
+    """What was found, and what to write."""
     found = ", ".join(f"'{name}'" for name in unknown)
     return f"no ratio of the rule names group {found}", f"its groups are {', '.join(rule.groups)}"
 

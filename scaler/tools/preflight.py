@@ -1,4 +1,4 @@
-"""`scaler preflight`: is this cluster ready for the scaler, and the scaler in it well? Reads, changes nothing."""
+"""`scaler preflight`: is this cluster ready for the scaler, and does its scaler work? Reads, changes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where no check found an error, 1 where one did or the cluster cannot be read."""
+    """0 if no check found an error, 1 if one did or the cluster cannot be read."""
     checks = asyncio.run(_checked(args))
     if checks is None:
         return EXIT_ERRORS
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _checked(args: argparse.Namespace) -> list[Check] | None:
-    """None where the cluster cannot be read; that is said on stderr."""
+    """None if the cluster cannot be read: then stderr says why."""
     from scaler.kube.errors import KubeError  # noqa: PLC0415 - `scaler preflight --help` stays fast
     from scaler.tools.checks.judgement import judge  # noqa: PLC0415
     from scaler.tools.checks.read_picture import read  # noqa: PLC0415
@@ -55,7 +55,7 @@ async def _checked(args: argparse.Namespace) -> list[Check] | None:
 
     try:
         async with opened(args) as access:
-            await ask(access.api, [args.namespace] if args.namespace else [])  # who does not answer is not waited for
+            await ask(access.api, [args.namespace] if args.namespace else [])  # fails fast without an answer
             return judge(await read(access.api, access.clock, args.namespace or ""))
     except* KubeError as group:
         sys.stderr.write(f"scaler preflight: {complaint(group)}\n")
@@ -63,7 +63,7 @@ async def _checked(args: argparse.Namespace) -> list[Check] | None:
 
 
 def text(checks: Sequence[Check], *, verbose: bool = False) -> Iterator[str]:
-    """One line for each check that is well, one and what to do for each finding of the others; then the count."""
+    """One line for each check without a problem; for the others each finding and its advice; then the count."""
     for one in checks:
         for finding in one.findings:
             yield from _lines(one.name, finding, verbose=verbose)

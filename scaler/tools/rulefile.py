@@ -1,6 +1,6 @@
-"""Finds the one rule in a file that a user names: a ConfigMap, alone or among other manifests, or its bare JSON.
+"""Finds the only rule in a file: a ConfigMap, alone or among other manifests, or its bare JSON.
 
-Must not judge the document: scaler.rules does, and what it finds is shown as `scaler lint` shows it.
+Must not check the document: scaler.rules does, and its findings are shown as `scaler lint` shows them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ STDIN = "<stdin>"
 
 
 class RuleFileError(Exception):
-    """There is no usable rule; the text says where, what and how, and ends with a line end."""
+    """There is no usable rule; the text has place, error and correction, and ends with a line end."""
 
 
 class LoadedRule(NamedTuple):
     rule: Rule
     options: RuleOptions
     name: str
-    """Of the ConfigMap; of bare JSON that of its file."""
+    """Name of the ConfigMap; for bare JSON that of its file."""
     namespace: str = "default"
 
 

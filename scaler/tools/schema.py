@@ -1,4 +1,4 @@
-"""`scaler schema`: print a JSON Schema, for editors and for the check that the checked-in copies are fresh."""
+"""`scaler schema`: prints a JSON Schema, for editors and for the check that the checked-in copies are current."""
 
 from __future__ import annotations
 

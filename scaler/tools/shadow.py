@@ -1,4 +1,5 @@
-"""`scaler shadow`: run the controller in mode shadow, with notes; or report what such an install has noted."""
+"""`scaler shadow`: runs the controller in mode shadow, with notes; or prints a report of the notes of such an
+install."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ USUAL = "mind-cluster-scaler-shadow"
 """Namespace of manifests/shadow."""
 EXIT_SHOWN, EXIT_FAILED = 0, 1
 LATE = 120.0
-"""Seconds after which a report is so old that its shadow seems to be away."""
+"""Seconds after which a report is so old that its shadow seems to have stopped."""
 SHORT = 5.0
-"""Seconds: what the other one starts so soon is not told in words."""
+"""Seconds: a difference that the other controller ends sooner gets no line of its own."""
 WORDS = {
     "start": "held, and the decision would have started it",
     "hold": "waiting for a node, and the decision would have taken it back",
@@ -63,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report, or be the shadow until SIGTERM."""
+    """Print the report, or run the shadow until SIGTERM."""
     if args.part == "report":
         return asyncio.run(_show(args))
     from scaler.run import run as run_controller  # noqa: PLC0415
@@ -160,7 +161,7 @@ def _difference(one: Difference, at: float) -> dict[str, Any]:
     }
 
 
-# for people
+# The text for people
 
 
 def text(report: dict[str, Any]) -> Iterator[str]:

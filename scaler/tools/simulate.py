@@ -1,6 +1,6 @@
-"""`scaler simulate`: a user's own what-if in virtual time, as text, JSON and a picture.
+"""`scaler simulate`: a what-if of a user in virtual time, as text, JSON and a picture.
 
-Must not: know how a simulation works; it reads the file, plays it and shows what came out.
+Must not: know how a simulation works; it reads the file, plays it and shows the result.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _speed(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play, show, judge."""
+    """Play the scenario, print the result, check the expectations."""
     from scaler.tools.simulation.scenario_file import ScenarioError, check_inputs, load_scenario  # noqa: PLC0415 - see _play
 
     try:
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _play(scenario: Scenario, args: argparse.Namespace) -> int:
-    # The controller and its simulation are loaded only when one is played: `scaler --help` reads this module too.
+    # The controller and its simulation are loaded only here: `scaler --help` reads this module too.
     from scaler.sim.stories.play import play, silence_logs  # noqa: PLC0415
     from scaler.sim.stories.timeline import Timeline  # noqa: PLC0415
     from scaler.tools.simulation import present  # noqa: PLC0415
@@ -106,7 +106,7 @@ def _play(scenario: Scenario, args: argparse.Namespace) -> int:
 
 
 def _title(scenario: Scenario, name: str) -> str:
-    """Of a story of many services it also says whether they are weighed against each other."""
+    """The title. With many services it says whether they are weighed against each other."""
     how = (
         ""
         if scenario.arbitration and not scenario.copies

@@ -1,4 +1,4 @@
-"""`scaler status`: every service at a glance, or one as a tree; once, or live. Reads, prints, changes nothing."""
+"""`scaler status`: every service in a table, or one as a tree; once, or live. Reads, prints, changes nothing."""
 
 from __future__ import annotations
 

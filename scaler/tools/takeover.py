@@ -1,4 +1,4 @@
-"""`scaler takeover --check`: may the scaler take the services of this cluster over? Asks, prints, changes nothing."""
+"""`scaler takeover --check`: may the scaler take over the services of this cluster? Reads, prints, changes nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _check(args: argparse.Namespace, settings: Settings) -> Report | None:
-    """None when the cluster cannot be read; that is said on stderr."""
+    """None when the cluster cannot be read: then stderr says why."""
     from scaler.kube.errors import KubeError  # noqa: PLC0415 - `scaler takeover --help` stays fast
     from scaler.tools.cluster.access import complaint, first, opened  # noqa: PLC0415
     from scaler.tools.cluster.view import ask  # noqa: PLC0415
@@ -57,7 +57,7 @@ async def _check(args: argparse.Namespace, settings: Settings) -> Report | None:
 
     try:
         async with opened(args) as access:
-            await ask(access.api, settings.namespaces)  # a cluster that does not answer is not waited for
+            await ask(access.api, settings.namespaces)  # fails fast if the cluster does not answer
             return await check(access.api, settings, access.clock)
     except* NotReadableError as group:
         sys.stderr.write(f"scaler takeover: {first(group)}\n")

@@ -1,4 +1,4 @@
-"""The check behind `scaler takeover`: the cluster, observed and decided as by the controller, but only read.
+"""The check of `scaler takeover`: the cluster is observed and decided as by the controller, but only read.
 
     the controller's informers -> its cache -> decide, with an empty memory -> remarks per job
 
@@ -31,12 +31,12 @@ from scaler.workloads.ascendjob import is_foreign, read_job
 from scaler.workloads.membership import Job
 
 PATIENCE = 60.0
-"""Seconds for everything to be listed."""
+"""Seconds for the lists of all resources."""
 _PAGE = 500
 
 
 class JobReport(msgspec.Struct, frozen=True):
-    """One job. `state` and `reason` are the decision's."""
+    """One job. `state` and `reason` are from the decision."""
 
     namespace: str
     name: str
@@ -63,12 +63,12 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class NotReadableError(Exception):
-    """The cluster could not be read whole; `str()` says what is missing."""
+    """The cluster could not be read completely; `str()` says what is missing."""
 
 
 async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
-    """What would happen if the scaler took over now. Raises NotReadableError or KubeError."""
-    taking_over = settings.model_copy(update={"mode": Mode.CREATE})  # whatever the variables of this place say
+    """The effect of a takeover now. Raises NotReadableError or KubeError."""
+    taking_over = settings.model_copy(update={"mode": Mode.CREATE})  # whatever mode the environment sets
     app = App(api, taking_over, clock)
     await _observe(app)
     objects = await _Objects.read(api, settings.namespaces)
@@ -79,7 +79,7 @@ async def check(api: KubeApi, settings: Settings, clock: Clock) -> Report:
 
 
 async def _observe(app: App) -> None:
-    """Everything listed once; the watches that follow are given up. Fault reports may be nobody's to read."""
+    """List every resource once; then the watches end. The caller may lack the right to fault reports."""
     tasks = [asyncio.create_task(informer.run()) for informer in (*app.informers.values(), *app.reports)]
     try:
         async with asyncio.timeout(PATIENCE):
@@ -100,7 +100,7 @@ async def _observe(app: App) -> None:
 
 
 class _Objects:
-    """Pods, PodGroups and Services as the API server answers them: the cache keeps only what decisions need."""
+    """Pods, PodGroups and Services as the API server returns them: the cache keeps only what decisions need."""
 
     def __init__(self, objects: Mapping[Resource, Sequence[Object]]) -> None:
         self._owned: defaultdict[tuple[Resource, str], dict[str, Object]] = defaultdict(dict)
@@ -124,7 +124,7 @@ class _Objects:
         )
 
     def foreign_jobs(self) -> Iterator[Job]:
-        """Those of which the cache keeps nothing."""
+        """Jobs of which the cache keeps nothing."""
         for (resource, _, _), item in sorted(self._named.items(), key=lambda named: named[0][1:]):
             labels, annotations = (item["metadata"].get(part) or {} for part in ("labels", "annotations"))
             if resource is ASCEND_JOBS and is_foreign(labels, annotations):
@@ -173,7 +173,7 @@ def _foreign(job: Job, found: Found) -> JobReport:
 
 
 def _plans(app: App, now: float) -> Iterable[Plan]:
-    """What the first pass would come to, with nothing remembered."""
+    """The plans of the first pass, with an empty memory."""
     services = WorldBuilder(app.state, app.settings.policy, alone=lambda: app.alone.why)
     for key in app.cache.service_keys():
         services.look_at(key)
@@ -216,7 +216,7 @@ def _job(
 
 
 def _rules(state: ClusterState) -> Iterator[Remark]:
-    """Each rule once, with all that lint finds in it."""
+    """Each rule once, with the findings of lint."""
     for namespace, rule in sorted({(key.namespace, key.rule) for key in state.cache.service_keys() if key.rule}):
         known = state.rules.in_force(namespace, rule)
         if known.problem is not None:

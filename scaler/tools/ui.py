@@ -1,4 +1,4 @@
-"""`scaler ui`: a page on this machine that shows the cluster live. Reads with the caller's rights, changes nothing."""
+"""`scaler ui`: a live page of the cluster on this machine. Reads with the caller's rights, changes nothing."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def _show(access: Access, args: argparse.Namespace) -> None:
 
 
 def tell(address: str, *, open_it: bool) -> None:
-    """Where the page is."""
+    """Print the address of the page."""
     sys.stdout.write(f"{address}\nOpen it in a browser of this machine. Ctrl-C ends it.\n")
     sys.stdout.flush()
     if open_it:
@@ -111,7 +111,7 @@ def tell(address: str, *, open_it: bool) -> None:
 
 
 class _Leaders:
-    """Whether a scaler is at work, asked now and then."""
+    """Whether a scaler is at work, checked from time to time."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -121,7 +121,7 @@ class _Leaders:
         return self._row
 
     async def look(self) -> str:
-        """Ask now; the namespace of the install."""
+        """Check now; returns the namespace of the install."""
         from scaler.tools.cluster.leader import leaders  # noqa: PLC0415
 
         found = await leaders(self._access.api)

@@ -21,9 +21,9 @@ _MARKS = {Standing.OK: ("ok", "green"), Standing.NOTE: ("note", "yellow"), Stand
 _WELL = frozenset({State.RUNNING.value, State.FINISHED.value})
 _WAITS_WELL = (Reason.NOT_IN_RATIO, Reason.SCALED_DOWN, Reason.STARTING, Reason.WAITING_FOR_SCHEDULER)
 _SHOWN = 6
-"""Checks of a section where something is not well, and instances in the head."""
+"""Checks shown of a section with a problem, and instances in the head."""
 _WELL_SHOWN = 2
-"""Checks of a section where all is well."""
+"""Checks shown of a section without a problem."""
 
 RANKS = "rank table"
 FAIL = Standing.FAIL
@@ -51,14 +51,14 @@ STEPS = {
     ROOM: "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says how many do",
 }
 NOTHING, WAIT = "nothing: this is as it should be", "wait; it passes by itself"
-"""What to do, as far as it is no command. The page has each in its language (words-zh.json)."""
+"""Advice without a command. The page has each in its own language (words-zh.json)."""
 
 
 class Section(msgspec.Struct, frozen=True):
     title: str
     checks: tuple[Check, ...]
     whole: bool = False
-    """Every check is shown, however many."""
+    """Every check is shown, however many there are."""
 
     @property
     def standing(self) -> Standing:
@@ -68,7 +68,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """`head` says how it stands, `notes` what whoever reads has to know first, `next` what to do."""
+    """`head` is the state in one line, `notes` are limits of the answer, `next` is the advice."""
 
     about: str
     head: tuple[str, ...]
@@ -76,13 +76,13 @@ class Answer(msgspec.Struct, frozen=True):
     sections: tuple[Section, ...]
     next: tuple[str, ...]
     well: bool
-    """Nothing was found that a person has to mend, and it is where it should be."""
+    """No check found a fault that needs a person, and the state is the right one."""
     has_ranks: bool = False
     """All conditions of a global rank table are met."""
 
 
 def answer_of(subject: Subject, notes: Iterable[str], sections: Sequence[Section]) -> Answer:
-    """The sections that say something, and what follows from all of them."""
+    """The answer from all sections with content."""
     kept = tuple(section for section in sections if section.checks)
     well = _stands_well(subject) and all(section.standing is not Standing.FAIL for section in kept)
     return Answer(
@@ -105,7 +105,7 @@ def _stands_well(subject: Subject) -> bool:
 
 
 def _head(subject: Subject) -> Iterator[str]:
-    """How it stands, in one line; of a service also each instance that does not run."""
+    """The state in one line; for a service also each instance that does not run."""
     if subject.whole and subject.view is not None:
         available = {True: "available", False: "NOT AVAILABLE", None: "not known to be available"}
         standing = available[is_true(subject.view, "Available")] if subject.view.replicas else "rests"
@@ -127,12 +127,12 @@ def _head(subject: Subject) -> Iterator[str]:
 
 
 def _is_expected(one: InstanceStanding) -> bool:
-    """Of a service, where the whole answer says why."""
+    """Whether the state of the instance is explained by the answer about its service."""
     return one.state in _WELL or (one.reason, one.state) == (Reason.SCALED_DOWN, State.HELD)
 
 
 def _next(subject: Subject, sections: Sequence[Section]) -> Iterator[str]:
-    """What to do: first mend what was found, then where to look."""
+    """The advice: first how to correct each fault, then where to look."""
     failed = [
         (section.title, check) for section in sections for check in section.checks if check.standing is Standing.FAIL
     ]
@@ -179,7 +179,7 @@ def _commands(kind: str, subject: Subject) -> Iterator[str]:
 
 
 def rendered(answer: Answer) -> RenderableType:
-    """The answer on one screen: what fails is whole, what is well is one line."""
+    """The answer on one screen: checks with problems in full, the others in one line."""
     parts: list[RenderableType] = [text(answer.about, "bold")]
     parts += [text(line, "" if answer.well else "bold") for line in answer.head]
     parts += [text(note, "yellow") for note in answer.notes]
@@ -196,7 +196,7 @@ def rendered(answer: Answer) -> RenderableType:
 
 
 def _shown(section: Section) -> list[Check]:
-    """What is not well first; of what is well only as much as fits."""
+    """Checks with problems first; of the others only as many as fit."""
     bad = [check for check in section.checks if check.standing is not Standing.OK]
     good = [check for check in section.checks if check.standing is Standing.OK]
     most = _SHOWN if section.whole else _SHOWN - 1 - len(bad) if bad else _WELL_SHOWN

@@ -1,4 +1,4 @@
-"""Ask a cluster all that one answer needs, with the rights of whoever calls. Reads only."""
+"""Reads everything that one answer needs from a cluster, with the caller's rights. Reads only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scaler.tools.diagnosis import Check, Standing
 
 
 async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | None:
-    """The answer; None when there is nothing of this name, which is said on stderr. Raises KubeError."""
+    """The answer; None when nothing has this name: then stderr says so. Raises KubeError."""
     (namespace,) = access.namespaces
     said = await ask(access.api, access.namespaces)
     known = await leaders(access.api)
@@ -41,7 +41,7 @@ async def ask_why(access: Access, name: str, *, always_ranks: bool) -> Answer | 
 
 
 async def _of_nothing(access: Access, cluster: Cluster, subject: Subject, *, always: bool) -> Answer | None:
-    """There is no such thing; but MindIE's own pods or rank tables may have this jobID."""
+    """The answer about a name that is no service; MindIE's own pods or rank tables may still have it as jobID."""
     namespace, name, gaps = subject.namespace, subject.name, list(gap_words(cluster.gaps()))
     with suppress(ForbiddenError):
         evidence = await rank_table.gather(access.api, namespace, name)
@@ -68,7 +68,7 @@ async def _ranks(access: Access, subject: Subject, *, always: bool) -> tuple[Che
 
 
 def sections(cluster: Cluster, subject: Subject, looked: workings.Looked, ranks: Section) -> list[Section]:
-    """All that is looked at, each with what was found."""
+    """All sections, each with its checks."""
     world, decision = cluster.decision()
     pods = workings.scheduler_checks(cluster, subject, looked) if subject.service is not None else ()
     return [

@@ -1,4 +1,4 @@
-"""Labels and rule: does what it says of itself mean what it should? Near matches of typos. Pure."""
+"""Labels and rule: are the labels complete, and do they name what was intended? Finds near matches of typos. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from scaler.workloads.ascendjob import APP_LABEL
 
 KEYS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 _DIGITS = re.compile(r"\d+")
-"""Names that differ in numbers only are meant to be different."""
+"""Names that differ only in numbers are different on purpose."""
 
 
 def label_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
-    """Of the object that carries them, then of the rule that they name."""
+    """Checks of the object with the labels, then of the rule that the labels name."""
     labels = labels_of(subject)
     if labels is not None:
         about = f"{subject.object['kind']} {at(subject.object, 'metadata').get('name')}"
@@ -38,7 +38,7 @@ def label_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
 
 
 def labels_of(subject: Subject) -> Mapping[str, str] | None:
-    """The labels that count: of the job itself, or of the template of its pods. None when they are not seen."""
+    """The labels that count: of the job itself, or of the template of its pods. None when neither is seen."""
     if not subject.object or subject.whole:
         return None
     own = at(subject.object, "metadata", "labels")
@@ -54,7 +54,7 @@ def _tasks(subject: Subject) -> list[object]:
 
 
 def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -> Iterator[Check]:
-    """What `scaler lint` finds in these labels: what is missing, and what it was probably spelt as."""
+    """The findings of `scaler lint` about these labels: missing ones, and probable misspellings."""
     faults = list(all_label_faults(labels, "it"))
     if not any(key in labels for key in KEYS[:2]) and not faults:
         words = f"no label {RULE_LABEL}: it is no part of any service, and the scaler leaves it alone"
@@ -70,7 +70,7 @@ def key_checks(labels: Mapping[str, str], about: str, *, inside: bool = False) -
 
 
 def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Check]:
-    """Jobs of the service that its own labels keep from being counted: they are named, never left out in silence."""
+    """Jobs of the service that do not count because of their own labels: the answer names each of them."""
     for instance in subject.instances:
         if instance.label_problem:
             standing = subject.standings.get(instance.uid)
@@ -94,7 +94,7 @@ def _outsiders(cluster: Cluster, subject: Subject) -> Iterator[Check]:
 
 
 def rule_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
-    """The rule is there, is valid, and knows the groups."""
+    """Whether the rule exists, is valid, and has the groups."""
     key = subject.key
     known = cluster.state.rules.in_force(key.namespace, key.rule)
     about = f"rule {key.rule}"

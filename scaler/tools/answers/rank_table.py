@@ -1,4 +1,4 @@
-"""What the cluster has of a service's rank tables, for `scaler.tools.diagnosis`. Reads only."""
+"""The objects of a cluster that a service's rank tables depend on, for `scaler.tools.diagnosis`. Reads only."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ LAST_WORDS = (
 
 
 def rank_checks(evidence: Evidence, *, always: bool, only: str = "") -> tuple[Check, ...]:
-    """ClusterD's conditions one by one; one line where the service has no rank tables at all, unless `always`. `only`:
-    what is about this job."""
+    """ClusterD's conditions one by one; one line if the service has no rank tables at all, unless `always`. `only`: the
+    checks about this job."""
     used = always or evidence.strays or any(one.table_map or one.mounts for one in evidence.servers)
     if not used:
         return (Check(Standing.OK, "rank table", NO_TABLES),)
@@ -40,7 +40,7 @@ def rank_checks(evidence: Evidence, *, always: bool, only: str = "") -> tuple[Ch
 
 
 async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
-    """What the cluster has of one service. Raises KubeError."""
+    """The objects of one service. Raises KubeError."""
     jobs = (await api.list(ASCEND_JOBS, namespace, label_selector=f"jobID={job_id}")).items
     config_maps = (await api.list(CONFIG_MAPS, namespace)).items
     pods = (await api.list(PODS, namespace)).items
@@ -57,14 +57,14 @@ def _is_server(job: Object) -> bool:
 
 
 def _record(job: Object) -> JobRecord | None:
-    """None for a job that cannot be read; `_left_out` names it."""
+    """None for an unreadable job; `_left_out` names it."""
     with suppress(ValueError, msgspec.MsgspecError):
         return read_job_record(job)
     return None
 
 
 def _left_out(jobs: Iterable[Object]) -> Iterable[tuple[str, str]]:
-    """Jobs of this jobID that no rank table is for, and why: they must not be missed in silence."""
+    """Jobs of this jobID without a rank table, each with the reason: the answer names them."""
     for job in jobs:
         app = str((job["metadata"].get("labels") or {}).get("app") or "")
         if _is_server(job):

@@ -1,6 +1,7 @@
-"""Minimum and room: what the service works towards, what each waiting instance needs of nodes, and who has it. Pure.
+"""Minimum and room: the target of the service, the nodes that each waiting instance needs, and the users of these.
+Pure.
 
-Made of the world and the decision that the controller's own code gives for what is seen; must not decide anything.
+The input is the world and the decision of the controller's own code for what is seen; must not decide anything.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _FEW = 4
 
 
 class Supply(msgspec.Struct, frozen=True):
-    """The nodes that would take pods of one request. `free`: how many of these pods they hold now; `spoken_for`: how
-    many pods of others are to go there first, by service; `used`: nodes without room, by service ("" = others)."""
+    """The nodes for pods of one request. `free`: how many of these pods fit now; `spoken_for`: how many pods of others
+    are to be placed there first, by service; `used`: nodes without room, by service ("" = others)."""
 
     nodes: int
     free: int
@@ -31,11 +32,11 @@ class Supply(msgspec.Struct, frozen=True):
     used: Mapping[str, int]
     away: Sequence[str]
     shared: bool
-    """A node holds several of these pods, so nodes cannot be counted."""
+    """A node has room for several of these pods, so nodes cannot be counted."""
 
 
 def room_checks(world: World, decision: Decision, subject: Subject) -> Iterator[Check]:
-    """How far the service is, then what those need that wait for room."""
+    """How far the service is, then what its waiting instances need."""
     plan = subject.plan
     if plan is None or subject.service is None or not plan.key.rule:
         return
@@ -78,7 +79,7 @@ def _needs(world: World, decision: Decision, plan: Plan, waiting: Sequence[Insta
 
 
 def supply(world: World, decision: Decision, plan: Plan, request: PodRequest) -> Supply:
-    """What there is for such pods, and who has it."""
+    """The nodes for these pods, and the services that use them."""
     nodes = world.nodes or Nodes()
     able = [node for node in nodes.nodes if accepts(request.where, node.node_class)]
     names = {node.name for node in able}
@@ -110,7 +111,7 @@ def _is_reserved(reason: Reason, state: State) -> bool:
 
 
 def _pods_for(instance: Instance, nodes: Sequence[Node]) -> int:
-    """Pods of it that are not bound yet and may go to one of these nodes."""
+    """The pods of the instance that are not bound yet and may run on one of these nodes."""
     classes = {node.node_class for node in nodes}
     return sum(number for request, number in instance.unbound if any(accepts(request.where, one) for one in classes))
 
@@ -122,7 +123,7 @@ def _pods_in_words(count: int, what: str, *, shared: bool) -> str:
 
 
 def _times(resources: Sequence[str], amounts: Sequence[int], request: PodRequest) -> int:
-    """How many such pods find room in these amounts."""
+    """How many such pods fit into these amounts."""
     free = dict(zip(resources, amounts, strict=True))
     return max(0, min(free.get(name, 0) // amount for name, amount in request.requests if amount))
 

@@ -1,4 +1,4 @@
-"""Who wants fewer instances of a service than its rule allows, and how that is undone. Reads two kinds; writes none."""
+"""Which client has reduced the number of wanted instances of a service, and how to undo that. Reads only, two kinds."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MOST = 4
 
 
 class Scaled(msgspec.Struct, frozen=True):
-    """Of a service with a number. `setters`: manager and time of each that has set it. The API server does not always
-    say when, and forgets who when the number is set to 0."""
+    """About a service with a number. `setters`: manager and time of each client that has set the number. The API server
+    does not always store the time, and forgets the client when the number is 0."""
 
     setters: tuple[tuple[str, str], ...] = ()
     autoscalers: tuple[Object, ...] = ()
@@ -30,18 +30,18 @@ class Scaled(msgspec.Struct, frozen=True):
 
 
 def is_limited(subject: Subject) -> bool:
-    """Whether somebody has said how many instances are wanted."""
+    """Whether `spec.replicas` limits the number of wanted instances."""
     return subject.view is not None and bool(subject.view.name) and wanted(subject.view) != "all"
 
 
 def undo(subject: Subject) -> str:
-    """The command that has all instances wanted again."""
+    """The command that removes the limit."""
     name = subject.view.name if subject.view is not None else ""
     return f"kubectl -n {subject.namespace} scale esvc/{name} --replicas={ALL}"
 
 
 async def look(api: KubeApi, subject: Subject) -> Scaled:
-    """Ask who has set the number. Raises KubeError, but for what may not be read or is not there."""
+    """Read which clients have set the number. Raises KubeError, except for missing rights or objects."""
     if subject.view is None or not is_limited(subject):
         return Scaled()
     name, unread = subject.view.name, list[str]()
@@ -75,7 +75,7 @@ def _scales(autoscaler: Object, name: str) -> bool:
 
 
 def scale_checks(subject: Subject, found: Scaled) -> Iterator[Check]:
-    """What is wanted, who said so, and who would say it again."""
+    """The wanted number, the client that has set it, and an autoscaler that would set it again."""
     view = subject.view
     if view is None or not is_limited(subject):
         return

@@ -1,4 +1,4 @@
-"""What `scaler why NAME` is about: an instance, a pod, a service, or something that is none of ours."""
+"""The subject of `scaler why NAME`: an instance, a pod, a service, or an object that is not governed by the scaler."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from scaler.tools.cluster.view import Cluster, ServiceView
 from scaler.workloads.membership import identity
 
 MAKERS = (ASCEND_JOBS, VOLCANO_JOBS, DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, PODS)
-"""Where labels may stand, in the order in which a name is looked for."""
+"""Kinds that may have labels, in the order in which a name is looked up."""
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Where one instance is and why. `by_leader`: the scaler says so; else it is what would be decided here."""
+    """State and reason of one instance. `by_leader`: as the scaler wrote them; else as decided here."""
 
     state: str
     reason: str
@@ -41,8 +41,8 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What was found. `instances` are those that the question is about; `pod` when it is about one of their pods;
-    `object` is what carries the labels, as the API server answers it, {} when that is not one object."""
+    """The result of a look-up. `instances`: those in question; `pod`: if the question is about one of their pods;
+    `object`: the object with the labels, as the API server returns it, {} when there is not just one."""
 
     namespace: str
     name: str
@@ -63,14 +63,14 @@ class Subject(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> bool:
-        """It is about a whole service."""
+        """Whether the question is about a whole service."""
         return self.kind == "service"
 
 
 async def find(cluster: Cluster, api: KubeApi, namespace: str, name: str, *, stale: bool) -> Subject | None:
-    """The first of these: an instance or its job, a pod, what makes instances, a service, anything that could carry
-    labels of ours. None when there is nothing of this name. `stale`: no scaler is at work, so what one wrote does not
-    count. Raises KubeError."""
+    """The first match of: an instance or its job, a pod, an object that makes instances, a service, any object that
+    could have labels of ours. None when nothing has this name. `stale`: no scaler is at work, so the status of
+    ElasticServices does not count. Raises KubeError."""
     world, decision = cluster.decision()
     views = {view.key: view for view in cluster.views()}
     mine = [
@@ -121,7 +121,7 @@ def _made_by(mine: list[Subject], namespace: str, name: str) -> Subject | None:
 def _service(mine: list[Subject], name: str) -> Subject | None:
     for number in range(6):
         found = [one for one in mine if name and _names(one)[number] == name]
-        if found:  # a rule may have several services: the one that is worst off
+        if found:  # a rule may have several services: the one in the worst state
             worst = min(
                 found, key=lambda one: (bool(one.plan and one.plan.serves), bool(one.plan and one.plan.complete))
             )
@@ -130,14 +130,14 @@ def _service(mine: list[Subject], name: str) -> Subject | None:
 
 
 def _names(one: Subject) -> tuple[str, ...]:
-    """What a service may be called, the surest name first."""
+    """Possible names of a service, the most certain first."""
     key = one.key
     usual = (key.job_id if key.rule else "", f"{key.rule}-{key.job_id}", f"{key.rule}/{key.job_id}", key.rule)
     return (one.view.name if one.view else "", *usual, key.job_id)
 
 
 def _standings(subject: Subject, *, stale: bool) -> dict[str, Standing]:
-    """In the scaler's words where it has written them, else in those of the decision made here."""
+    """State and reason of each instance: as the scaler wrote them, else as decided here."""
     said = {
         as_text(at(one).get("uid")): at(one)
         for one in as_list(subject.view.status.get("instances") if subject.view and subject.view.name else None)
@@ -162,7 +162,7 @@ def _standing(said: object, verdict: Verdict | None, plan: Plan | None) -> Stand
 async def _object(
     api: KubeApi, namespace: str, instance: Instance | None, name: str
 ) -> tuple[Resource | None, Object]:  # fmt: skip
-    """What carries the labels: the job of the instance, or what has this name. What may not be read is not there."""
+    """The object with the labels: the job of the instance, or the object of this name. Forbidden counts as missing."""
     names = (instance.name, name) if instance is not None else (name,)
     for called in dict.fromkeys(names):
         for resource in MAKERS:
@@ -179,7 +179,7 @@ async def _object(
 
 
 def near_names(cluster: Cluster, namespace: str, name: str) -> list[str]:
-    """What somebody may have meant."""
+    """Similar names that the caller may have meant."""
     world, _ = cluster.decision()
     known = [instance.name for one in world.services if one.key.namespace == namespace for instance in one.instances]
     known += [one.key.job_id for one in world.services if one.key.namespace == namespace]

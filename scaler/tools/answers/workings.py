@@ -1,4 +1,5 @@
-"""Scheduler, operator and admission: what the others who have a hand in it say. Reads a few objects; writes none."""
+"""Scheduler, operator and admission: what other components say about the instances. Reads a few objects; writes
+none."""
 
 from __future__ import annotations
 
@@ -32,26 +33,26 @@ from scaler.tools.diagnosis import Check, Standing
 
 MOST_INSTANCES = 4
 MOST_PODS = 4
-"""Of each instance, those in trouble first."""
+"""Pods of each instance, those with problems first."""
 _INSTALL = "mind-cluster-scaler"
 _WAITS = frozenset({"Pending", "Inqueue", "Unknown", ""})
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """What was read for this answer beside what is watched. `unread`: what the caller may not read."""
+    """The objects read for this answer, beside the watched ones. `unread`: those that the caller may not read."""
 
     pods: dict[str, Object] = {}
     pod_groups: dict[str, Object] = {}
     queues: dict[str, Object] = {}
     namespace: Object = {}
     sources: dict[str, bool | None] = {}
-    """Source of our gate -> whether it is set up, None where that may not be read."""
+    """Source of our gate -> whether it is installed, None if that is forbidden to read."""
     unread: tuple[str, ...] = ()
     scaled: scale.Scaled = scale.Scaled()
 
 
 async def look(cluster: Cluster, api: KubeApi, subject: Subject) -> Looked:
-    """Read what these checks need. Raises KubeError, but for what may not be read."""
+    """Read what these checks need. Raises KubeError, except for missing rights."""
     reader = _Reader(api, [])
     shown = _in_trouble(subject)
     pods = [pod for instance in shown for pod in _pods_in_trouble(cluster, instance, subject.pod)]
@@ -78,12 +79,12 @@ class _Reader(NamedTuple):
     unread: list[str]
 
     async def all(self, resource: Resource, namespace: str | None, names: Iterable[str]) -> dict[str, Object]:
-        """By name; {} for what is not there. What may not be read is left out."""
+        """By name; {} for a missing object. A forbidden one is left out."""
         found = {name: await self.get(resource, namespace, name) for name in sorted(names)}
         return {} if resource.full_name in self.unread else found
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        """{} for what is not there, or may not be read."""
+        """{} for a missing or forbidden object."""
         try:
             return await self.api.get(resource, namespace, name)
         except ForbiddenError:
@@ -129,7 +130,7 @@ def _pods_in_trouble(cluster: Cluster, instance: Instance, asked: PodRecord | No
 
 
 def scheduler_checks(cluster: Cluster, subject: Subject, looked: Looked) -> Iterator[Check]:
-    """What Volcano says of the gangs, and the kubelet of the pods."""
+    """The conditions that Volcano set on the PodGroups, and the kubelet on the pods."""
     if not any(instance.pods for instance in subject.instances):
         yield Check(Standing.OK, "scheduler", "no pods yet: there is nothing for the scheduler to do")
         return
@@ -212,11 +213,11 @@ def _pod_words(status: object) -> Iterator[str]:
         yield f"Failed: {as_text(at(status).get('reason'))} {as_text(at(status).get('message'))}".rstrip(" :")
 
 
-# Who makes the pods
+# Makers of the pods
 
 
 def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
-    """Ascend Operator beside us, and whatever else makes pods."""
+    """Ascend Operator beside the scaler, and other makers of pods."""
     operator = cluster.cache.ascend_operator()
     ours = [instance for instance in subject.instances if instance.kind == "AscendJob"]
     if ours:
@@ -246,7 +247,7 @@ def operator_checks(cluster: Cluster, subject: Subject) -> Iterator[Check]:
 
 
 def warnings(subject: Subject) -> Iterator[Check]:
-    """What the scaler warns of, in its own words."""
+    """The scaler's own warnings, in its words."""
     names = {instance.name for instance in subject.instances}
     for found in map(at, as_list(subject.view.status.get("warnings") if subject.view is not None else None)):
         kind, name, words = (as_text(found.get(part)) for part in ("type", "instance", "message"))
@@ -258,7 +259,7 @@ def warnings(subject: Subject) -> Iterator[Check]:
 
 
 def admission_checks(subject: Subject, looked: Looked) -> Iterator[Check]:
-    """Could its pods be held, and did the API server take them?"""
+    """Whether its pods could be held, and whether the API server accepted them."""
     refused = [s for s in subject.standings.values() if s.reason == Reason.CREATE_REFUSED]
     for one in refused:
         yield Check(Standing.FAIL, "API server", one.message)

@@ -1,1 +1,1 @@
-"""The checks behind `scaler preflight`: reading makes a Picture, everything else judges it and is pure."""
+"""The checks of `scaler preflight`: read_picture makes a Picture, all other modules check it and are pure."""

@@ -1,4 +1,4 @@
-"""Do pods that others make get the gate, is the webhook trusted, and does another one stop everything? Pure."""
+"""Do pods made by others get the gate, is the webhook trusted, and does another webhook block all pods? Pure."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from scaler.tools.console import age
 
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 SOON = 30 * 86_400.0
-"""Seconds: the leader renews 60 days before the end, so whoever has less left has nobody who renews."""
+"""Seconds: the leader renews 60 days before the end, so with less left no leader renews."""
 USUAL = "mind-cluster-scaler"
 _HOWTO = "docs/howto/hold-with-admission.md"
 _CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 
 def admission(picture: Picture) -> Check:
-    """The own policies and webhook, and whether they look at the namespaces of services."""
+    """The own policies and webhook, and whether they select the namespaces of services."""
     unread = missing_right(picture, *_CONFIGURATIONS, NAMESPACES)
     named: dict[str, Install | None] = {one.settings.install: one for one in picture.installs if one.settings}
     named = named or {USUAL: None}
@@ -57,7 +57,7 @@ def admission(picture: Picture) -> Check:
 
 
 def _policies(configuration: Object) -> str:
-    """What happens while nobody answers."""
+    """What happens to pods while the webhook does not answer."""
     hooks = map(at, as_list(configuration.get("webhooks")))
     return "/".join(sorted({str(one.get("failurePolicy", "Fail")) for one in hooks}))
 
@@ -107,7 +107,7 @@ def _no_way(picture: Picture, gated: Mapping[str, bool]) -> Finding:
 
 
 def _webhook(picture: Picture, install: Install | None, configuration: Object) -> Iterator[Finding]:
-    """Whether API servers can trust and reach our own; each reason once, not for each of its webhooks."""
+    """Whether API servers trust and reach our webhook; each reason once, not for each of its entries."""
     where = f"{configuration.get('kind') or 'webhook configuration'} {name_of(configuration)}"
     home = install.namespace if install else "mind-cluster-scaler-system"
     log = f"kubectl -n {home} logs deployment/{install.name if install else USUAL}"
@@ -130,12 +130,12 @@ def _webhook(picture: Picture, install: Install | None, configuration: Object) -
 
 
 def configuration_name(configuration: Object) -> str:
-    """As kubectl takes it."""
+    """The name in the form of kubectl."""
     return f"{str(configuration.get('kind') or 'mutatingwebhookconfiguration').lower()} {name_of(configuration)}"
 
 
 def _trusted(where: str, bundle: str, now: float, log: str) -> Iterator[Finding]:
-    """What the caBundle of a webhook is worth now."""
+    """Whether the caBundle of a webhook is valid now."""
     if not bundle:
         words = f"{where} has no caBundle: no API server trusts the webhook"
         yield Finding(Level.ERROR, words, f"the leader writes it within 10 s; if not: {log}")
@@ -154,7 +154,7 @@ def _trusted(where: str, bundle: str, now: float, log: str) -> Iterator[Finding]
 
 
 def valid(bundle: str) -> list[tuple[float, float]]:
-    """From when to when each certificate of a caBundle is valid, in seconds since the epoch; none of what is none."""
+    """Begin and end of each certificate of a caBundle, in seconds since the epoch; empty for an unreadable one."""
     try:
         found = x509.load_pem_x509_certificates(base64.b64decode(bundle, validate=True))
         return [(one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()) for one in found]
@@ -163,7 +163,7 @@ def valid(bundle: str) -> list[tuple[float, float]]:
 
 
 def webhooks(picture: Picture) -> Check:
-    """Webhooks about the creation of pods: while one that fails closed has nobody who answers, no pod is made."""
+    """Webhooks about the creation of pods: while one that fails closed has no endpoint, no pod can be created."""
     closed = {name: hook for name, hook in _about_pods(picture) if hook.get("failurePolicy") != "Ignore"}
     unread = missing_right(picture, *_CONFIGURATIONS)
     if unread:
@@ -174,7 +174,7 @@ def webhooks(picture: Picture) -> Check:
 
 
 def served_by(picture: Picture) -> set[str]:
-    """`namespace/name` of the Services that webhooks about pods are asked at."""
+    """`namespace/name` of the Services behind webhooks about pods."""
     return {place for _, hook in _about_pods(picture) if (place := _service(hook))}
 
 
@@ -199,14 +199,14 @@ def _is_about_pods(hook: Mapping[str, Any]) -> bool:
 
 
 def _service(hook: Mapping[str, Any]) -> str:
-    """`namespace/name`; "" for one that is asked by its URL."""
+    """`namespace/name`; "" for a webhook with a URL."""
     service = at(hook, "clientConfig", "service")
     namespace, name = as_text(service.get("namespace")), as_text(service.get("name"))
     return f"{namespace}/{name}" if namespace and name else ""
 
 
 def _is_served(picture: Picture, hook: Mapping[str, Any]) -> bool:
-    """Whether its Service has a ready endpoint, as far as that can be read."""
+    """Whether its Service has a ready endpoint, as far as that is readable."""
     place = _service(hook)
     if not place or place not in served_by(picture) or ENDPOINT_SLICES in picture.unread:
         return True

@@ -29,7 +29,7 @@ _PLUGIN = f"kubectl -n {DEVICE_NAMESPACE} get pods -o wide | grep device-plugin"
 
 
 def fault_data(picture: Picture) -> Check:
-    """Where it comes from, of which nodes it is missing or old, and what cannot be read."""
+    """The sources of fault data, the nodes without or with old data, and unreadable data."""
     unread = missing_right(picture, CONFIG_MAPS)
     if unread:
         return check("fault data", unread)
@@ -73,7 +73,7 @@ def _nodes(nodes: set[str], written: Mapping[str, float], now: float) -> Iterato
 
 
 def _written(maps: list[Object]) -> dict[str, float]:
-    """By node, when its chips were last reported, in seconds since the epoch; 0 where that is not said."""
+    """Node -> last report about its chips, in seconds since the epoch; 0 without a time."""
     found: dict[str, float] = {}
     for one in maps:
         name, data = name_of(one), _data(one)
@@ -86,7 +86,7 @@ def _written(maps: list[Object]) -> dict[str, float]:
 
 
 def _time(entry: Mapping[str, Any]) -> float:
-    """Some of MindCluster's programs write milliseconds."""
+    """The time in seconds; some of MindCluster's programs write milliseconds."""
     number = entry.get("UpdateTime")
     if type(number) is not int or not 0 < number < 10**15:
         return 0.0

@@ -1,4 +1,4 @@
-"""What a check of a cluster comes to. Values only."""
+"""The findings of checks of a cluster. Values only."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import msgspec
 
 
 class Level(StrEnum):
-    """How bad it is, the worst first."""
+    """The severity, the worst first."""
 
     ERROR = "error"
-    """Something will not work, or does not."""
+    """A part of the scaler does not work, or will not."""
     WARNING = "warning"
-    """It works with less, or not for long."""
+    """The scaler works with limits, or not for long."""
     UNKNOWN = "not known"
-    """What tells may not be read."""
+    """The objects that would show it are forbidden to read."""
     OK = "ok"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One answer of a check. `advice` is what to do, a command where there is one; `details` are for who wants more."""
+    """One result of a check. `advice` is what to do, mostly a command; `details` are further facts."""
 
     level: Level
     text: str
@@ -29,7 +29,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """All that was found about one subject, the worst first; at least one finding."""
+    """All findings about one subject, the worst first; at least one."""
 
     name: str
     findings: tuple[Finding, ...]
@@ -40,14 +40,14 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def check(name: str, findings: list[Finding], well: Finding | None = None) -> Check:
-    """A check with its findings in order; `well` is said where there is none else."""
+    """A check with its findings in order; `well` is its finding if there is no other."""
     order = list(Level)
     found = sorted(findings, key=lambda one: order.index(one.level)) or [well or Finding(Level.OK, "nothing found")]
     return Check(name, tuple(found))
 
 
 def ok(text: str, *details: str) -> Finding:
-    """Nothing to do."""
+    """A finding without advice."""
     return Finding(Level.OK, text, details=details)
 
 

@@ -1,4 +1,4 @@
-"""The scaler itself: is it there, ready, led, of this version, and alone in what it looks after? Pure."""
+"""The scaler itself: is it installed, ready, led, of this version, and alone in its namespaces? Pure."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _version(install: Install) -> Iterator[Finding]:
 
 
 def installs(picture: Picture) -> Check:
-    """Do two look after the same namespace?"""
+    """Whether two installs govern the same namespace."""
     if picture.leaders.unread:
         return check("other installs", [Finding(Level.UNKNOWN, f"Leases of installs: {picture.leaders.unread}")])
     alive = [one for one in picture.leaders.found if one.is_at_work(picture.now)]

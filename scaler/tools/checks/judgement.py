@@ -1,4 +1,4 @@
-"""All checks of a cluster, in the order in which somebody who sets one up meets them. Pure."""
+"""All checks of a cluster, in the order of a first installation. Pure."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ CHECKS = (
 
 
 def judge(picture: Picture) -> list[Check]:
-    """What each check says of a cluster."""
+    """The result of each check."""
     return [each(picture) for each in CHECKS]

@@ -1,4 +1,4 @@
-"""A cluster as it was read once, for the checks. Values only; whatever stands in an object is a stranger's."""
+"""A cluster as it was read once, for the checks. Values only; the content of an object may be from any tenant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME_LABEL, _NAME = "app.kubernetes.io/name", "mind-cluster-scaler"
 
 
 class Right(NamedTuple):
-    """A request that somebody may make or not. `namespace` "": in all; `resource` with its subresource."""
+    """A request that a user may or may not make. `namespace` "": in all; `resource` with its subresource."""
 
     group: str
     resource: str
@@ -28,7 +28,7 @@ class Right(NamedTuple):
 
 
 class Install(msgspec.Struct, frozen=True):
-    """A scaler's Deployment. `settings` are those of its container; None and `wrong` in words where they are wrong."""
+    """A scaler's Deployment. `settings` are those of its container; None if they are invalid, and `wrong` says why."""
 
     namespace: str
     name: str
@@ -48,46 +48,46 @@ class Install(msgspec.Struct, frozen=True):
 
 
 class Linted(msgspec.Struct, frozen=True):
-    """What lint says of the rules and workloads in the cluster."""
+    """The findings of lint about the rules and workloads in the cluster."""
 
     checked: Mapping[str, int] = {}
     findings: tuple[LintFinding, ...] = ()
     left_out: int = 0
-    """Workloads that were too many."""
+    """Workloads over the limit, which were not checked."""
     has_rules: bool = True
-    """All ConfigMaps beside the workloads could be read."""
+    """All ConfigMaps in the namespaces of the workloads could be read."""
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """`found`: what was listed, by resource. `unread`: why a resource could not be, in words."""
+    """`found`: the listed objects, by resource. `unread`: why a resource could not be listed."""
 
     version: str = ""
-    """Of Kubernetes: v1.35.3; "" where it is not known."""
+    """Of Kubernetes: v1.35.3; "" if unknown."""
     now: float = 0.0
     found: Mapping[Resource, tuple[Object, ...]] = {}
     unread: Mapping[Resource, str] = {}
     missing: frozenset[Resource] = frozenset()
-    """The API server does not serve these."""
+    """Resources that the API server does not have."""
     leaders: Leaders = Leaders()
     installs: tuple[Install, ...] = ()
     rights: Mapping[tuple[str, Right], bool | None] = {}
-    """By user ("" is whoever asks): may, may not, or not known."""
+    """By user ("" is the caller): allowed, not allowed, or unknown."""
     linted: Linted = Linted()
     namespace: str = ""
-    """The only one whose services are looked at; "" is all."""
+    """The only namespace whose services are checked; "" is all."""
 
     def of(self, resource: Resource) -> tuple[Object, ...]:
         return self.found.get(resource, ())
 
     @property
     def minor(self) -> int | None:
-        """35 for v1.35.3; None where it is not known."""
+        """35 for v1.35.3; None if unknown."""
         parts = self.version.removeprefix("v").split(".")
         digits = parts[1].rstrip("+") if len(parts) > 1 else ""
         return int(digits) if digits.isdecimal() else None
 
     def deployments(self, name: str) -> list[Object]:
-        """Those of this name, in any namespace."""
+        """The Deployments of this name, in any namespace."""
         return [one for one in self.of(DEPLOYMENTS) if name_of(one) == name]
 
 
@@ -114,22 +114,22 @@ def container_of(deployment: Object) -> Mapping[str, object]:
 
 
 def image_version(deployment: Object) -> str:
-    """The tag of its image, "" where it has none or a digest."""
+    """The tag of its image, "" without a tag or with a digest."""
     return tag_of(as_text(container_of(deployment).get("image")))
 
 
 def tag_of(image: str) -> str:
-    """The tag of an image, "" where it has none, or a digest, beside which a tag means nothing."""
+    """The tag of an image, "" without one, or with a digest, beside which a tag has no meaning."""
     return "" if "@" in image else image.rpartition("/")[2].partition(":")[2]
 
 
 def homes(picture: Picture) -> set[str]:
-    """Namespaces that an administrator has made an install's own, and the usual one."""
+    """Namespaces that an administrator has labelled as an install's own, and the usual one."""
     return {name_of(one) for one in picture.of(NAMESPACES) if INSTALL_LABEL in labels_of(one)} | {USUAL}
 
 
 def scalers(picture: Picture) -> list[Object]:
-    """Deployments of scalers: what is labelled so elsewhere is a tenant's."""
+    """Deployments of scalers; one with the same label in another namespace is a tenant's."""
     known = homes(picture)
     return [
         one

@@ -1,4 +1,4 @@
-"""Is the cluster one that services of this scaler can run in: Kubernetes, kinds, Volcano, operator, nodes. Pure."""
+"""Can services of this scaler run in the cluster: Kubernetes, kinds, Volcano, operator, nodes. Pure."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ from scaler.tools.console import age
 OLDEST, NEWEST = 27, 36
 """Minor versions of Kubernetes 1 that are supported."""
 VALIDATING_POLICIES, MUTATING_POLICIES = 30, 36
-"""Minor versions from which on these are there without a feature gate."""
+"""Minor versions from which on these kinds need no feature gate."""
 KINDS: Mapping[Resource, str] = {
     ASCEND_JOBS: "MindCluster", POD_GROUPS: "Volcano", QUEUES: "Volcano", VOLCANO_JOBS: "Volcano",
     LEADER_WORKER_SETS: "LeaderWorkerSet", STORM_SERVICES: "AIBrix", POD_SETS: "AIBrix",
     INFER_SERVICE_SETS: "Infer Operator", INFERENCE_SERVICES: "OME",
 }  # fmt: skip
-"""Other people's kinds, and who brings each."""
+"""Kinds of other projects, and the project that installs each."""
 VOLCANO = "volcano-scheduler"
 _VOLCANO_CONFIG = "volcano-scheduler-configmap"
 _QUIET = 60.0
@@ -64,13 +64,13 @@ SCALER_CRD = "kubectl apply --server-side -f manifests/base/elasticservices.yaml
 
 
 def missing_right(picture: Picture, *resources: Resource) -> list[Finding]:
-    """What of these may not be read, in words; nothing where all were."""
+    """A finding about those of these resources that are forbidden to read; none if all were read."""
     why = [picture.unread[one] for one in resources if one in picture.unread]
     return [Finding(Level.UNKNOWN, "; ".join(dict.fromkeys(why)))] if why else []
 
 
 def kubernetes(picture: Picture) -> Check:
-    """Its version, and what that lacks."""
+    """Its version, and what this version lacks."""
     minor, version = picture.minor, picture.version
     if minor is None:
         return check("Kubernetes", [Finding(Level.UNKNOWN, f"its version is not known: {version or 'no answer'}")])
@@ -91,7 +91,7 @@ def kubernetes(picture: Picture) -> Check:
 
 
 def kinds(picture: Picture) -> Check:
-    """Which definitions are there, in which versions."""
+    """The installed definitions, and their versions."""
     unread = missing_right(picture, CUSTOM_RESOURCE_DEFINITIONS)
     if unread:
         return check("kinds", unread)
@@ -114,7 +114,7 @@ def _own(picture: Picture, definition: Object | None) -> Iterator[Finding]:
 
 
 def _shape(definition: Object) -> list[Any]:
-    """What a definition says of its versions."""
+    """The versions of a definition."""
     parts = ("name", "served", "storage", "schema", "subresources", "additionalPrinterColumns")
     return [[at(one).get(part) for part in parts] for one in as_list(at(definition, "spec").get("versions"))]
 
@@ -139,7 +139,7 @@ def _served(definition: Object) -> list[str]:
 
 
 def scheduler(picture: Picture) -> Check:
-    """Is Volcano there and alive, with gangs and an open queue?"""
+    """Is Volcano installed and alive, with gang scheduling and an open queue?"""
     unread = missing_right(picture, DEPLOYMENTS)
     if unread:
         return check("scheduler", unread)
@@ -170,7 +170,7 @@ def _no_volcano(picture: Picture) -> Finding:
 
 
 def _scheduler_names(deployed: Sequence[Object]) -> set[str]:
-    """By what `--scheduler-name` says; the usual one where it says nothing."""
+    """The values of `--scheduler-name`; the usual name without this flag."""
     names = set()
     for one in deployed:
         container = container_of(one)
@@ -193,7 +193,7 @@ def _queue(picture: Picture) -> Iterator[Finding]:
 
 
 def _asked_for(picture: Picture, names: set[str]) -> Iterator[Finding]:
-    """Schedulers that services ask for and nobody is."""
+    """Scheduler names in services for which there is no scheduler."""
     asked = {as_text(at(spec).get("schedulerName")) for spec in pod_specs(picture)} - {"", "default-scheduler"}
     for name in sorted(asked - names):
         words = f"services ask for the scheduler {name!r}, and Volcano is {', '.join(sorted(names))}"
@@ -201,7 +201,7 @@ def _asked_for(picture: Picture, names: set[str]) -> Iterator[Finding]:
 
 
 def _leases(picture: Picture, deployed: Sequence[Object], names: set[str]) -> Iterator[Finding]:
-    """Volcano elects a leader in its own namespace, unless it is told not to."""
+    """Volcano elects a leader in its own namespace, unless a flag turns that off."""
     homes = {namespace_of(one) for one in deployed}
     ours = [
         one
@@ -224,7 +224,7 @@ def _gang(picture: Picture) -> Iterator[Finding]:
 
 
 def operator(picture: Picture) -> Check:
-    """Is Ascend Operator there, and who will make the pods of AscendJobs?"""
+    """Is Ascend Operator installed, and which component will make the pods of AscendJobs?"""
     unread = missing_right(picture, DEPLOYMENTS)
     if unread:
         return check("Ascend Operator", unread)
@@ -261,7 +261,7 @@ def _mode(picture: Picture, installed: Install | None, here: Sequence[Object]) -
 
 
 def pod_specs(picture: Picture) -> Iterator[Any]:
-    """Of the templates of AscendJobs that name a rule, and of pods that do."""
+    """The pod specs in templates of AscendJobs that name a rule, and of pods that name one."""
     for job in picture.of(ASCEND_JOBS):
         if RULE_LABEL in labels_of(job):
             for role in at(job, "spec", "replicaSpecs").values():
@@ -270,7 +270,7 @@ def pod_specs(picture: Picture) -> Iterator[Any]:
 
 
 def npu_nodes(picture: Picture) -> Check:
-    """How many, of what, with which labels."""
+    """The number of NPU nodes, their resources and labels."""
     unread = missing_right(picture, NODES)
     if unread:
         return check("NPU nodes", unread)
@@ -293,7 +293,7 @@ def npu_nodes(picture: Picture) -> Check:
 
 
 def npus(node: Object) -> dict[str, int]:
-    """Allocatable, by resource; none at 0."""
+    """Allocatable NPUs, by resource; without zeros."""
     given = at(node, "status", "allocatable")
     counts = {name: str(number) for name, number in given.items() if name.startswith(NPU)}
     return {name: int(number) for name, number in counts.items() if number.isdecimal() and int(number)}
@@ -306,7 +306,7 @@ def _takes_pods(node: Object) -> bool:
 
 
 def _unmatched(picture: Picture, nodes: Sequence[Object]) -> Iterator[Finding]:
-    """What services select and no NPU node has."""
+    """Node selectors of services that match no NPU node."""
     selectors = {
         tuple(sorted(map(str, at(spec, "nodeSelector").items()))): at(spec, "nodeSelector")
         for spec in pod_specs(picture)

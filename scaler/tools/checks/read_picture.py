@@ -1,6 +1,6 @@
-"""Reads a Picture: each thing once, several at a time, each request with a deadline. Changes nothing.
+"""Reads a Picture: each object once, several requests at a time, each with a deadline. Changes nothing.
 
-Access reviews are requests to create, of which nothing stays. What may not be read is noted and left out.
+An access review is a create request that stores nothing. Forbidden resources are noted and left out.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ from scaler.tools.linting.lint import Source, lint
 DEADLINE = 10.0
 """Seconds for one request."""
 AT_ONCE = 8
-"""Requests under way."""
+"""Requests at the same time."""
 PAGE, MOST = 500, 20_000
-"""Objects of one answer, and of one kind that are looked at."""
+"""Objects of one answer, and objects of one kind that are read."""
 MOST_LINTED = 1_000
-"""Workloads whose labels are looked at: 4 s."""
+"""Workloads whose labels are checked: 4 s."""
 _WIDE = (
     CUSTOM_RESOURCE_DEFINITIONS, NODES, NAMESPACES, DEPLOYMENTS, QUEUES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS,
     MUTATING_POLICY_BINDINGS,
 )  # fmt: skip
-"""Of the whole cluster, whichever namespace is asked about."""
+"""Read from the whole cluster, whatever namespace is given."""
 _WORKLOADS = (ASCEND_JOBS, VOLCANO_JOBS, LEADER_WORKER_SETS, STORM_SERVICES, INFER_SERVICE_SETS, STATEFUL_SETS)
 _OWN_REVIEW = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
@@ -81,7 +81,7 @@ _REVIEW = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "Subjec
 
 
 class _Reader:
-    """What was read so far."""
+    """The objects read so far."""
 
     def __init__(self, api: KubeApi, namespace: str) -> None:
         self.api = api
@@ -92,7 +92,7 @@ class _Reader:
         self._turn = asyncio.Semaphore(AT_ONCE)
 
     async def list(self, resource: Resource, *namespaces: str, selector: str = "") -> None:
-        """All of a kind (of these namespaces); what was found before stays."""
+        """List all objects of a kind (in these namespaces); objects found before stay."""
         for namespace in namespaces or ("",):
             try:
                 async with self._turn:
@@ -108,7 +108,7 @@ class _Reader:
                 self.found[resource] = (*self.found.get(resource, ()), *items)
 
     async def may(self, user: str, right: Right) -> bool | None:
-        """Whether the user ("" is whoever asks) may; None where that may not be asked."""
+        """Whether the user ("" is the caller) has the right; None if the caller may not ask."""
         resource, _, subresource = right.resource.partition("/")
         attributes = {**right._asdict(), "resource": resource, "subresource": subresource}
         spec: Object = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
@@ -162,7 +162,7 @@ async def _list(api: KubeApi, resource: Resource, namespace: str | None, selecto
 
 
 async def _version(api: KubeApi) -> str:
-    """Of the API server; why not, where it does not say. The simulated cluster has no such request."""
+    """The version of the API server, or why there is none. The simulated cluster has no such request."""
     if not isinstance(api, HttpKubeApi):
         return ""
     try:
@@ -179,7 +179,8 @@ async def _leaders(api: KubeApi) -> Leaders:
 
 
 async def _beside(reader: _Reader, found: Picture) -> None:
-    """What is looked at in few namespaces: those of Volcano's scheduler, and of the Services of webhooks about pods."""
+    """Read objects in a few other namespaces: those of Volcano's scheduler, and of the Services of webhooks about
+    pods."""
     homes = {namespace_of(one) for one in found.deployments(VOLCANO)}
     served = {place.partition("/")[0] for place in served_by(found)}
     before = reader.unread.get(CONFIG_MAPS)
@@ -188,12 +189,12 @@ async def _beside(reader: _Reader, found: Picture) -> None:
     ):  # fmt: skip
         if namespaces:
             await reader.list(resource, *sorted(namespaces))
-    if before is None:  # what may not be read beside Volcano says nothing about fault data
+    if before is None:  # a missing right beside Volcano is no finding about fault data
         reader.unread.pop(CONFIG_MAPS, None)
 
 
 def install_of(deployment: Object) -> Install:
-    """A scaler's Deployment, with the settings that its container has."""
+    """A scaler's Deployment, with the settings of its container."""
     spec = at(deployment, "spec", "template", "spec")
     container, account = container_of(deployment), as_text(spec.get("serviceAccountName")) or "default"
     fields = {"metadata.namespace": namespace_of(deployment), "spec.serviceAccountName": account}
@@ -220,7 +221,7 @@ def _settings(container: Mapping[str, Any], fields: Mapping[str, str]) -> tuple[
         environ[as_text(entry.get("name"))] = as_text(entry.get("value")) or fields.get(path, "")
     parser = argparse.ArgumentParser(exit_on_error=False, add_help=False)
     settings_module.add_arguments(parser)
-    environ.pop(settings_module.CONFIG_VARIABLE, None)  # a file in the pod
+    environ.pop(settings_module.CONFIG_VARIABLE, None)  # the file is inside the pod
     try:
         args, _ = parser.parse_known_args([as_text(one) for one in as_list(container.get("args"))][1:])
         args.config = None
@@ -235,13 +236,13 @@ def _groups(user: str) -> list[str]:
 
 
 async def _rights(reader: _Reader, found: Picture) -> dict[tuple[str, Right], bool | None]:
-    """Of whoever asks, to install; of each scaler's account, what its settings need."""
+    """The rights of the caller, for an installation; of each scaler's account, for its settings."""
     home = found.installs[0].namespace if found.installs else USUAL
     asked = [("", right) for right in (*to_install(home), ESCALATE)]
     for install in found.installs:
         asked += [(install.user, right) for _, right in needed(install.settings)] if install.settings else []
     rights = await _ask(reader, asked)
-    if rights["", ESCALATE] is False:  # then what is given has to be held
+    if rights["", ESCALATE] is False:  # then the caller needs each right that it grants
         given = {right for _, right in needed(Settings.model_validate({"mode": "auto", "lease_namespace": home}))}
         rights |= await _ask(reader, [("", right) for right in sorted(given)])
     return rights
@@ -253,7 +254,7 @@ async def _ask(reader: _Reader, asked: Iterable[tuple[str, Right]]) -> dict[tupl
 
 
 async def _lint(reader: _Reader, places: Sequence[str]) -> Linted:
-    """Rules and workloads of the namespaces that have any."""
+    """Lint the rules and workloads of the namespaces that have any."""
     workloads = [one for kind in (*_WORKLOADS, DEPLOYMENTS) for one in reader.found.get(kind, ()) if _names_us(one)]
     if places:
         workloads = [one for one in workloads if namespace_of(one) in places]
@@ -269,7 +270,7 @@ async def _lint(reader: _Reader, places: Sequence[str]) -> Linted:
 
 
 def _names_us(workload: Object) -> bool:
-    """Something of ours stands somewhere in it, be it misspelled."""
+    """Whether the workload contains any name of ours, also misspelt."""
     return PREFIX.encode() in msgspec.json.encode(workload)
 
 

@@ -1,4 +1,4 @@
-"""Which rights a scaler needs for what it is set to do, and who installs it. Pure; tests compare with the manifests."""
+"""The rights that a scaler needs for its settings, and its installer. Pure; tests compare with the manifests."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ ROLES: dict[str, Role] = {
         ("scheduling.volcano.sh", "podgroups"): "delete",
     },
 }
-"""By what the name of the role ends with, as in the manifests."""
+"""By the suffix of the role's name, as in the manifests."""
 _DEFINITIONS = (ASCEND_JOBS, POD_GROUPS, VOLCANO_JOBS, LEADER_WORKER_SETS, POD_SETS, ELASTIC_SERVICES)
 _NAMED = {("apiextensions.k8s.io", "customresourcedefinitions"): tuple(one.full_name for one in _DEFINITIONS)}
-"""What may be asked for by these names only."""
+"""Resources whose rights the manifests grant for these names only."""
 _FAULT_DATA: Role = {("", "configmaps"): "list watch"}
 _WEBHOOK: Role = {
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): "get patch",
@@ -90,12 +90,12 @@ _INSTALLED_HOME: Role = {
     ("policy", "poddisruptionbudgets"): "create patch",
 }
 ESCALATE = Right(_RBAC, "clusterroles", "escalate")
-"""Who may not has to hold every right that it gives to the scaler."""
+"""A user without this right must have every right that the user grants to the scaler."""
 _DONE_WITHOUT = {
     "nodes", "namespaces", "customresourcedefinitions", "priorityclasses", "replicasets", "statefulsets", "jobs",
     "leaderworkersets", "podsets", "elasticservices", "poddisruptionbudgets",
 }  # fmt: skip
-"""Without the right to list these the scaler works, with less."""
+"""Without the right to list these the scaler works, with limits."""
 REVIEWS = "the right to create subjectaccessreviews.authorization.k8s.io is missing"
 
 
@@ -132,13 +132,13 @@ def _of(title: str, role: Role, places: Iterable[str], name: str = "") -> Iterat
 
 
 def to_install(home: str) -> Iterator[Right]:
-    """The rights of whoever applies the manifests, but for those that it gives away."""
+    """The rights for applying the manifests, without those that the manifests grant."""
     yield from (right for _, right in _of("", _INSTALLED, [""]))
     yield from (right for _, right in _of("", _INSTALLED_HOME, [home]))
 
 
 def installer(picture: Picture) -> Check:
-    """May whoever asks install the scaler, or a new version of it?"""
+    """May the caller install the scaler, or a new version of it?"""
     mine = {right: may for (user, right), may in picture.rights.items() if not user}
     refused = [right for right, may in mine.items() if may is False and right != ESCALATE]
     if refused:
@@ -152,7 +152,7 @@ def installer(picture: Picture) -> Check:
 
 
 def accounts(picture: Picture) -> Check:
-    """Has each scaler's account what its settings need?"""
+    """Does each scaler's account have the rights for its settings?"""
     found = [
         one for install in picture.installs if install.settings for one in _account(picture, install, install.settings)
     ]
@@ -192,14 +192,14 @@ def _words(rights: list[Right]) -> list[str]:
 
 
 def variant(settings: Settings) -> str:
-    """The manifests that an install with these settings was made of."""
+    """The manifests that fit an install with these settings."""
     if settings.namespaces:
         return "single-namespace"
     return "gates-only" if settings.mode is Mode.GATES else "cluster-wide"
 
 
 def again(install: Install) -> str:
-    """How to put back what the manifests say."""
+    """The command that applies the manifests again."""
     if install.helm:
         return f"helm -n {install.namespace} upgrade with the chart of this version"
     made = variant(install.settings) if install.settings else "cluster-wide"

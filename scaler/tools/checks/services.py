@@ -1,4 +1,4 @@
-"""The services that are there: how they are, and what is wrong with their labels and rules. Pure."""
+"""The existing services: their state, and what is wrong with their labels and rules. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from scaler.tools.checks.platform import missing_right
 _LEVELS = {"error": Level.ERROR, "warning": Level.WARNING}
 NO_RULE = "RuleNotFound"
 MOST = 5
-"""Faults of each level that are said one by one."""
+"""Findings of each level that are listed one by one."""
 
 
 def services(picture: Picture) -> Check:
-    """Those that are not available, and what lint finds in the cluster."""
+    """Services that are not available, and the findings of lint in the cluster."""
     there = picture.of(ELASTIC_SERVICES)
     unavailable = [place_of(one) for one in there if not _is_available(one)]
     found = [*missing_right(picture, ELASTIC_SERVICES), *_linted(picture)]
@@ -54,7 +54,7 @@ def _linted(picture: Picture) -> Iterator[Finding]:
 
 
 def _in_a_cluster(picture: Picture, found: LintFinding) -> LintFinding | None:
-    """A rule that is not there, where all were read, does not exist; where they were not, nobody knows."""
+    """The finding, or None: a missing rule is a fault only if all ConfigMaps were read, else unknown."""
     if found.code != NO_RULE:
         return found
     if not picture.linted.has_rules:
