@@ -1,4 +1,4 @@
-"""`scaler uninstall`: take an install out of the cluster, so that no pod stays behind its gate."""
+"""`scaler uninstall`: removes an install from the cluster, so that no pod stays behind its gate."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when nothing is stranded, else 1."""
+    """0 when no pod stays behind the gate, else 1."""
     return asyncio.run(_leave(args))
 
 
@@ -61,7 +61,7 @@ async def _leave(args: argparse.Namespace) -> int:
 
 
 async def leave(api: Asks, args: argparse.Namespace, say: Say) -> int:
-    """All of it; the exit code. Raises KubeError, StuckError and InstallNotFoundError."""
+    """All steps; returns the exit code. Raises KubeError, StuckError and InstallNotFoundError."""
     from scaler.tools.leaving.install import admission_of, find  # noqa: PLC0415
     from scaler.tools.leaving.leave import Leaving  # noqa: PLC0415
     from scaler.tools.leaving.rights import missing  # noqa: PLC0415
@@ -105,7 +105,7 @@ async def _foretell(api: Asks, args: argparse.Namespace, install: Install, say: 
 
 
 async def _after(api: Asks, install: Install, stranded: list[str], say: Say) -> int:
-    """What is left to do, and the exit code."""
+    """Print what is left to do; returns the exit code."""
     from scaler.tools.leaving.remains import gates_in_templates, jobs_without_pods, removal  # noqa: PLC0415
 
     for words in stranded:

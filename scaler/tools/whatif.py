@@ -1,7 +1,7 @@
-"""What becomes of several services on some nodes: decided by the controller's own function, pass by pass, until nothing
-changes. Whatever is admitted is bound where it fits, and runs at once. Prints nothing.
+"""The outcome of several services on given nodes: decided by the controller's own function, pass by pass, until nothing
+changes. Every admitted instance is bound if it fits, and runs at once. Prints nothing.
 
-Must not add rules of its own; the scheduler that it stands in for puts each pod where least is left over.
+Must not add rules of its own; the simulated scheduler puts each pod on the node where least room is left over.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from scaler.tools.counts import aimed_at
 
 MOST_PASSES = 10_000
 TICK = 0.001
-"""Seconds between two passes: nothing is given up for lack of time."""
+"""Seconds between two passes, so short that no time limit ends a turn."""
 POLICY = Policy()
 Seats = tuple[tuple[str, PodRequest], ...]
-"""The node of each pod of an instance, and what the pod asks for."""
+"""The node of each pod of an instance, and the request of the pod."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """One service that is asked about; as many jobs exist as its largest ratio names."""
+    """One service in question; it has as many jobs as its largest ratio has instances."""
 
     key: ServiceKey
     rule: Rule
     options: RuleOptions
     needs: Mapping[str, PodRequests]
-    """Group -> what all pods of one instance ask for."""
+    """Group -> the requests of all pods of one instance."""
     replicas: int = ALL
     """Instances wanted in all."""
 
 
 class Share(msgspec.Struct, frozen=True):
-    """One group in the end. `reasons`: why those that are held are, reason -> how many."""
+    """The result of one group. `reasons`: reason -> instances held for it."""
 
     admitted: int
     held: int
@@ -56,7 +56,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class ServiceOutcome(msgspec.Struct, frozen=True):
-    """One service in the end; `ratio` counts from 0 = the largest, -1 = it does not serve."""
+    """The result of one service; `ratio` counts from 0 = the largest, -1 = the service does not serve."""
 
     service: str
     serves: bool
@@ -68,19 +68,19 @@ class ServiceOutcome(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     nodes: int
     closed: int
-    """Of the nodes, those that take no pods now: cordoned or not Ready."""
+    """Nodes that take no pods now: cordoned or not Ready."""
     serving: int
     complete: int
-    """Services that run their largest ratio, or that which `replicas` means."""
+    """Services that run their largest ratio, or the one that `replicas` means."""
     guessed: int
-    """Services whose pods say what is not understood here, such as topology spread: that counts as fitting."""
+    """Services with pod constraints that are not understood here, such as topology spread: these count as fitting."""
     services: tuple[ServiceOutcome, ...]
     replicas: int = ALL
     """Instances wanted in all of each service."""
 
 
 class _Service:
-    """One service on its way: which of its instances are released, and where those are that run."""
+    """One service during the passes: its released instances, and the nodes of those that run."""
 
     def __init__(self, asked: Asked, age: int) -> None:
         self.asked = asked
@@ -113,7 +113,7 @@ class _Service:
         return msgspec.structs.replace(one, pods=one.expected) if one.uid in self.released else one
 
     def follow(self, made: Plan) -> bool:
-        """Do what the plan says; whether that was anything."""
+        """Carry out the plan; True if it changed anything."""
         self.plan = made
         admitted = {action.uid for action in made.actions if isinstance(action, Admit)} - self.released
         revoked = {action.uid for action in made.actions if isinstance(action, Revoke | Evict)} & self.released
@@ -129,7 +129,7 @@ def _instance(asked: Asked, group: str, number: int, age: int) -> Instance:
 
 
 def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
-    """What all of these end at; earlier ones count as older."""
+    """The result of all these services; earlier ones count as older."""
     found = sorted((_Service(asked, age) for age, asked in enumerate(services, start=1)), key=lambda one: one.asked.key)
     ground = Ground(_known(nodes, found))
     memory, memo = Memory(), Memo()
@@ -166,7 +166,7 @@ def _known(nodes: Iterable[NodeFacts], services: Iterable[_Service]) -> Nodes:
 
 
 class Seated(Protocol):
-    """One service on its way: uids of its instances that are released, and of those that run; where those are."""
+    """One service during the passes: uids of its released and of its running instances, and the nodes of these."""
 
     @property
     def instances(self) -> Mapping[str, Instance]: ...
@@ -179,7 +179,7 @@ class Seated(Protocol):
 
 
 class Ground:
-    """The nodes, with what runs on them."""
+    """The nodes, with the pods on them."""
 
     def __init__(self, known: Nodes) -> None:
         self._resources = known.resources
@@ -191,13 +191,13 @@ class Ground:
         return Nodes(self._resources, tuple(self._nodes.values()))
 
     def leave(self, one: Seated) -> None:
-        """What is not released any more leaves its nodes."""
+        """Remove instances from their nodes that are no longer released."""
         for uid in one.running - one.released:
             for name, need in one.seats.pop(uid):
                 self.take(name, need, -1)
 
     def bind(self, one: Seated) -> bool:
-        """Let everything run that is released and fits, each instance whole; whether that was anything."""
+        """Bind each released instance that fits, whole; True if any was bound."""
         bound = False
         for uid in [uid for uid in one.instances if uid in one.released - one.running]:
             seats = self._bound(one.instances[uid].needs)
@@ -229,7 +229,7 @@ class Ground:
         return tuple(asked.get(name, 0) for name in self._resources)
 
     def take(self, name: str, need: PodRequest, sign: int) -> None:
-        """A pod comes (sign 1) or goes (-1)."""
+        """Add a pod to a node (sign 1) or remove it (-1)."""
         node = self._nodes[name]
         taken = tuple(sign * amount for amount in self._amounts(need))
         self._nodes[name] = msgspec.structs.replace(node, free=tuple(map(sub, node.free, taken)))
@@ -245,7 +245,7 @@ def _outcome(one: _Service, board: Placement) -> ServiceOutcome:
 
 
 def ratio_of(rule: Rule, running: Counter[str]) -> int:
-    """The largest ratio of which every group runs what it names; -1 while not even the smallest does."""
+    """The largest ratio whose counts all groups run; -1 when even the smallest is not reached."""
     met = (index for index, ratio in enumerate(rule.ratios) if _is_met(ratio, running))
     return next(met, -1)
 
@@ -267,6 +267,6 @@ def _share(one: _Service, made: Plan, group: str, board: Placement) -> Share:
 
 
 def _unbound(instance: Instance, board: Placement) -> str:
-    """Why the scheduler binds nothing of what was admitted: alone on its nodes, a service is not held."""
+    """Why the scheduler binds no admitted instance: a service that is alone on its nodes is not held."""
     shortage = board.fits(instance.needs)
     return f"Admitted, but nodes are missing: {shortage}." if shortage else "Admitted; waits for the scheduler."

@@ -14,7 +14,7 @@ from scaler.tools.whatif import Answer, ServiceOutcome, Share
 
 
 def in_words(answer: Answer) -> str:
-    """Neighbours that end alike are told of together."""
+    """The text of the answer; neighbours with the same result share a line."""
     number = len(answer.services)
     closed = f" ({answer.closed:,} cordoned or not Ready)" if answer.closed else ""
     what = f"{_count(answer.nodes, 'node')}{closed}, {_count(number, 'service')}"

@@ -1,4 +1,4 @@
-"""`scaler why NAME`: why is a job, a pod or a service as it is? The whole answer on one screen; changes nothing."""
+"""`scaler why NAME`: the reason for the state of a job, a pod or a service, on one screen; changes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, *, always_ranks: bool = False) -> int:
-    """Answer. `always_ranks`: all conditions of a global rank table, also where nothing seems to need one."""
+    """Print the answer. `always_ranks`: all conditions of a global rank table, also if no object seems to need one."""
     namespace, args.name = args.name
     args.namespace = namespace or args.namespace
     return asyncio.run(_answer(args, always_ranks))

@@ -1,4 +1,4 @@
-"""Which cluster, with whose rights, and which namespaces: the flags of every command that reads one, as in kubectl."""
+"""The flags of every command that reads a cluster, as in kubectl: cluster, credentials and namespaces."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
 
 
 def named(text: str) -> str:
-    """What may be a name or a label's value in Kubernetes; argparse says what is wrong."""
+    """A possible name or label value in Kubernetes; argparse prints the error."""
     if not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no name in Kubernetes: letters, digits, - _ and .")
     return text
 
 
 def place(text: str) -> tuple[str, str]:
-    """`NAMESPACE/NAME` or `NAME` as both, the namespace "" where none is named; argparse says what is wrong."""
+    """`NAMESPACE/NAME` or `NAME` as a pair, the namespace "" if not given; argparse prints the error."""
     namespace, slash, name = text.rpartition("/")
     if slash and not namespace:
         raise argparse.ArgumentTypeError(f"{text!r} is neither NAME nor NAMESPACE/NAME, as in mindie/mindie-server-p0")
@@ -36,7 +36,7 @@ def place(text: str) -> tuple[str, str]:
 
 
 class Access(NamedTuple):
-    """An open connection. `namespaces` are those to look at, () for all."""
+    """An open connection. `namespaces` are those to read, () for all."""
 
     api: KubeApi
     clock: Clock
@@ -44,7 +44,7 @@ class Access(NamedTuple):
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which cluster, and as whom."""
+    """The flags for cluster and credentials."""
     group = parser.add_argument_group("cluster, as with kubectl")
     group.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config, else this pod")
     group.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
@@ -54,7 +54,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which namespaces."""
+    """The flags for namespaces."""
     group = parser.add_argument_group("namespaces").add_mutually_exclusive_group()
     group.add_argument("-n", "--namespace", type=named, metavar="NAME", help="default: that of the context")
     group.add_argument("-A", "--all-namespaces", action="store_true", help="every namespace")
@@ -62,7 +62,7 @@ def add_scope_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _OfDeploy(argparse.Action):
-    """Whoever comes from the one-command deployer types -ns, which would be a namespace `s`."""
+    """An error for -ns, a flag of the one-command deployer, which would mean a namespace `s` here."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         parser.error("-ns belongs to `scaler deploy status -n NAME -ns NAMESPACE`; here it is -n NAMESPACE")
@@ -70,7 +70,7 @@ class _OfDeploy(argparse.Action):
 
 @asynccontextmanager
 async def opened(args: argparse.Namespace) -> AsyncIterator[Access]:
-    """The cluster that `args` name. Raises KubeError; whether it answers is not tried."""
+    """The cluster that `args` name. Raises KubeError; no request is sent yet."""
     import structlog  # noqa: PLC0415 - --help stays fast
 
     from scaler.kube import client  # noqa: PLC0415
@@ -100,7 +100,7 @@ def _clock() -> Clock:
 
 
 def _kubeconfig() -> str | None:
-    """As kubectl finds it; None inside a pod that has none."""
+    """The path, found as by kubectl; None inside a pod without one."""
     usual = Path.home() / ".kube" / "config"
     return os.environ.get("KUBECONFIG") or (str(usual) if usual.is_file() else None)
 
@@ -128,7 +128,7 @@ def complaint(group: BaseExceptionGroup[BaseException]) -> str:
 
 
 def first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """One error of those that ended everything."""
+    """One of the errors that ended all tasks."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,6 +1,6 @@
-"""One service with everything that belongs to it: groups, instances, their pods, the pods' nodes. Values only.
+"""One service with all its parts: groups, instances, their pods, the pods' nodes. Values only.
 
-Made of what the ElasticService says and of the objects that are seen; must not decide or print anything.
+The input is the ElasticService and the objects that are seen; must not decide or print anything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_EVENTS = 200
 
 
 class PodView(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod. `standing` in a word or two, `trouble` is what is wrong with its node, `said` the last warning."""
+    """One pod. `standing` in a word or two, `trouble` is a problem of its node, `said` the last warning."""
 
     name: str
     standing: str
@@ -36,7 +36,7 @@ class PodView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class InstanceView(msgspec.Struct, frozen=True, rename="camel"):
-    """One instance as the status says, and its pods as they are seen; none where pods may not be read."""
+    """One instance as in the status, and its pods as they are seen; none if pods are forbidden to read."""
 
     name: str
     group: str
@@ -57,9 +57,9 @@ class RatioView(msgspec.Struct, frozen=True, rename="camel"):
     runs: bool = False
     target: bool = False
     largest_wanted: bool = False
-    """Fewer instances are wanted than the rule allows, and this is the largest ratio for so many."""
+    """Fewer instances are wanted than the rule allows, and this is the largest ratio for that number."""
     beyond: bool = False
-    """More than is wanted."""
+    """More instances than wanted."""
 
 
 class ServiceDetail(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,7 +70,7 @@ class ServiceDetail(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def detail_of(cluster: Cluster, view: ServiceView) -> ServiceDetail:
-    """Everything of one service that is seen now."""
+    """All parts of one service that are seen now."""
     said = cluster.last_warnings(view.key.namespace)
     found = as_list(view.status.get("instances"))
     instances = tuple(_instance(cluster, at(one), said) for one in found)
@@ -108,7 +108,7 @@ def _pod(cluster: Cluster, pod: PodRecord, said: Mapping[str, EventRecord]) -> P
 
 
 def standing(pod: PodRecord) -> str:
-    """Where a pod is on its way, in a word or two."""
+    """The phase of a pod on its way to Ready, in a word or two."""
     if pod.terminating:
         return "Terminating"
     if pod.crashing:
@@ -138,7 +138,7 @@ def node_trouble(cluster: Cluster, name: str) -> str:
 
 
 def _events(cluster: Cluster, view: ServiceView, instances: Sequence[InstanceView]) -> tuple[EventRecord, ...]:
-    """About the service, its rule, its jobs and their pods; the oldest first."""
+    """Events about the service, its rule, its jobs and their pods; the oldest first."""
     jobs = {instance.name for instance in instances}
     pods = {pod.name for instance in instances for pod in instance.pods}
     names = {
@@ -160,35 +160,35 @@ def _is_about(event: EventRecord, names: Mapping[str, set[str]], jobs: set[str])
     return event.about in names.get(event.kind, ())
 
 
-# Of the status as a whole
+# The status as a whole
 
 
 def wanted(view: ServiceView) -> str:
-    """Instances wanted in all, as `status.wanted` says it."""
+    """Instances wanted in all, in the form of `status.wanted`."""
     return "all" if view.replicas >= ALL else str(view.replicas)
 
 
 def is_drained(instance: InstanceView) -> bool:
-    """Whether its pods go because it is more than is wanted."""
+    """Whether its pods are deleted because the instance is beyond the wanted number."""
     return instance.reason == Reason.SCALED_DOWN and instance.state != State.HELD
 
 
 def largest_wanted(view: ServiceView) -> int:
-    """Index of the largest ratio that is aimed at; of a service that rests the index behind the last."""
+    """Index of the largest ratio that is aimed at; for a service that rests the index after the last."""
     totals = [sum(map(as_count, at(ratio).values())) for ratio in as_list(view.status.get("ratios"))]
     enough = [index for index, total in enumerate(totals) if total >= view.replicas]
     return max(enough, default=0) if view.replicas else len(totals)
 
 
 def is_true(view: ServiceView, kind: str) -> bool | None:
-    """Whether a condition holds; None when it is not said."""
+    """Whether a condition holds; None when the status does not have it."""
     status = condition(view.status, kind).get("status")
     return None if status not in ("True", "False") else status == "True"
 
 
 def urgency(view: ServiceView) -> tuple[int, float, str]:
-    """What sorts services, the worst first: not available, rule invalid, degraded, not complete, complete or without
-    any job; of the same those that have been so for longest."""
+    """Sort key of services, the worst first: not available, rule invalid, degraded, not complete, complete or without
+    any job; within one state the longest first."""
     available, complete = is_true(view, "Available"), is_true(view, "Complete")
     degraded, valid = is_true(view, "Degraded"), is_true(view, "RuleValid")
     rank = 0 if not available else 1 if valid is False else 2 if degraded else 3 if not complete else 4
@@ -197,7 +197,7 @@ def urgency(view: ServiceView) -> tuple[int, float, str]:
 
 
 def steps(view: ServiceView) -> tuple[int, int]:
-    """How many steps of the ladder are reached, and how many there are: (0, 3) below the smallest ratio."""
+    """The reached steps of the ladder, and all steps: (0, 3) below the smallest ratio."""
     ratios = len(as_list(view.status.get("ratios"))) + as_count(at(view.status, "leftOut").get("ratios"))
     current = at(view.status, "currentRatio").get("index")
     return (ratios - current if isinstance(current, int) else 0), ratios

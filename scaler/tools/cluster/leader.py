@@ -1,4 +1,4 @@
-"""Is a scaler at work in this cluster? Its Lease says so, where it may be read. Reads only."""
+"""Whether a scaler is at work in this cluster, from its Lease, if that is readable. Reads only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scaler.rules.values import as_text
 USUAL = "mind-cluster-scaler-system"
 """Namespace of an install, as in the manifests."""
 LATE = 3.0
-"""A Lease that was not renewed for so many times its duration belongs to nobody who is at work."""
+"""A Lease that was not renewed for this multiple of its duration has no working holder."""
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -39,24 +39,24 @@ class Leader(msgspec.Struct, frozen=True):
 
 
 class Leaders(msgspec.Struct, frozen=True):
-    """All that were found. `unread`: why that may not be all, "" when it is."""
+    """All Leases found. `unread`: why there may be more, "" when these are all."""
 
     found: tuple[Leader, ...] = ()
     unread: str = ""
 
     def home(self, namespace: str, now: float) -> str:
-        """The namespace of the install that looks after this one, or where one usually is."""
+        """The namespace of the install that governs this one, or the usual one."""
         leader = self.of(namespace, now)
         return leader.namespace if leader is not None else USUAL
 
     def of(self, namespace: str, now: float) -> Leader | None:
-        """The one that looks after this namespace; of several the one that was heard of last."""
+        """The leader that governs this namespace; of several the one that renewed last."""
         fitting = [leader for leader in self.found if leader.looks_after(namespace)]
         return max(fitting, key=lambda leader: (leader.is_at_work(now), leader.renewed), default=None)
 
 
 async def leaders(api: KubeApi) -> Leaders:
-    """The scalers of this cluster, as far as their Leases may be read. Never raises KubeError."""
+    """The scalers of this cluster, as far as their Leases are readable. Never raises KubeError."""
     selector, unread = f"{MANAGED_BY_LABEL}={MANAGED_BY}", ""
     try:
         return Leaders(_read((await api.list(LEASES, label_selector=selector)).items))

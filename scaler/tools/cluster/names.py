@@ -1,4 +1,4 @@
-"""Names of services and of their namespaces, for a shell that completes a word. Must not wait long, nor complain."""
+"""Names of services and of their namespaces, for shell completion. Must not wait long; prints no errors."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from scaler.rules.values import as_text, at
 from scaler.tools.cluster.access import opened
 
 PATIENCE = 2.0
-"""Seconds; who completes a word waits no longer."""
+"""Seconds; a user who completes a word waits no longer."""
 MOST, MOST_WORDS = 500, 40
 
 
 def services(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """`NAME` in the namespace of `args`, then `NAMESPACE/NAME` of all that may be read, with what runs of
-    the target. None where the cluster does not answer in time."""
+    """`NAME` in the namespace of `args`, then `NAMESPACE/NAME` of all readable services, with their running and target
+    counts. Empty if the cluster does not answer in time."""
     own, every = _asked(args)
     named = [(_of(one, "name"), _runs(one)) for one in own]
     return named + [(f"{_of(one, 'namespace')}/{_of(one, 'name')}", _runs(one)) for one in every]
 
 
 def namespaces(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Those that have services."""
+    """Namespaces with services."""
     return [(name, "") for name in sorted({_of(one, "namespace") for found in _asked(args) for one in found})]
 
 

@@ -1,4 +1,4 @@
-"""What whoever reads an answer has to know first: no scaler is at work, or not everything may be read. Pure."""
+"""Notes before an answer: no scaler is at work, or not everything may be read. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from scaler.tools.cluster.view import Gap
 from scaler.tools.console import age
 
 _TOLD = ("elasticservices", "ascendjobs", "pods", "nodes", "configmaps", "podgroups", "events")
-"""By name; the other kinds matter to few."""
+"""By name; other kinds matter to few users."""
 
 
 def absent_scaler(found: Leaders, namespaces: Iterable[str], now: float) -> Iterable[str]:
-    """That nobody looks after these namespaces, as far as Leases tell."""
+    """A note that no scaler governs these namespaces, as far as Leases show."""
     said = set()
     for namespace in sorted(namespaces):
         leader = found.of(namespace, now)

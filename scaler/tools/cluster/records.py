@@ -1,4 +1,4 @@
-"""What is kept of objects that the controller does not read: ElasticServices and events. Values only."""
+"""The kept fields of objects that the controller does not read: ElasticServices and events. Values only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scaler.rules.values import at
 
 
 class Written(msgspec.Struct, frozen=True):
-    """An ElasticService as it stands in the cluster."""
+    """An ElasticService as it is in the cluster."""
 
     namespace: str
     name: str
@@ -24,7 +24,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class WrittenObject(msgspec.Struct):
-    """An ElasticService of which everything is read, whatever stands in it."""
+    """An ElasticService with all its fields, of any content."""
 
     metadata: LabelledMetadata
     spec: Any = None
@@ -39,13 +39,13 @@ def written(obj: WrittenObject) -> Written | None:
 
 
 def replicas_of(obj: Object) -> int:
-    """Instances wanted in all, as an ElasticService says it; `ALL` for what is no number."""
+    """Instances wanted in all, from an ElasticService; `ALL` if the value is no number."""
     number = at(obj, "spec").get("replicas")
     return min(number, ALL) if type(number) is int and number >= 0 else ALL
 
 
 def as_cached(found: Written) -> ElasticServiceRecord | None:
-    """The same as the controller's cache keeps it."""
+    """The same as a record of the controller's cache."""
     kept = {"metadata": found.object["metadata"], "spec": at(found.object, "spec")}
     try:
         return elastic_service_record(msgspec.json.decode(msgspec.json.encode(kept), type=ElasticServiceObject))
@@ -70,7 +70,7 @@ class _Source(msgspec.Struct, frozen=True):
 
 
 class EventObject(msgspec.Struct, rename="camel"):
-    """The part of an Event that people read."""
+    """The fields of an Event that people read."""
 
     metadata: Metadata
     involved_object: _About = _About()
@@ -87,14 +87,14 @@ class EventObject(msgspec.Struct, rename="camel"):
 
 
 class EventRecord(msgspec.Struct, frozen=True):
-    """One event. `first` and `last` are times as Kubernetes writes them, "" when it does not say."""
+    """One event. `first` and `last` are times as Kubernetes writes them, "" if missing."""
 
     namespace: str
     name: str
     uid: str
     resource_version: str
     kind: str
-    """Of the object that it is about; so are `about` (its name) and `about_uid`."""
+    """Kind of the object of the event; `about` is its name and `about_uid` its uid."""
     about: str
     about_uid: str
     type: str
@@ -125,7 +125,7 @@ def event_record(event: EventObject) -> EventRecord:
 
 
 def condition(status: Any, kind: str) -> Object:
-    """The condition of this type in the status of any object; {} when it has none."""
+    """The condition of this type in the status of any object; {} if there is none."""
     found = at(status).get("conditions")
     each = (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
     return next((one for one in each if one.get("type") == kind), {})

@@ -1,4 +1,4 @@
-"""What `scaler status` shows of a cluster: chosen, once or live. Must not write to the cluster."""
+"""The output of `scaler status`: the chosen services, once or live. Must not write to the cluster."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from scaler.tools.console import console, show, text
 from scaler.tools.output import written
 
 TICK = 1.0
-"""Seconds until ages are shown anew although nothing has changed."""
+"""Seconds until ages are printed again although nothing has changed."""
 CALM = 0.2
-"""Seconds in which changes that come together are shown together."""
+"""Seconds in which changes are collected and shown together."""
 LEADERS_EVERY = 10.0
 NARROW = 110
-"""Columns: words beside those of a table would be a few letters wide."""
+"""Columns: on a narrower terminal, text beside a table would be a few letters wide."""
 WIDE = 2000
 """Columns: more than a line of a wide table has."""
 _INSTALL = "kubectl apply -f manifests/base/elasticservices.yaml"
 
 
 class Board:
-    """One cluster, and what of it `args` ask for. `answer`: what it said about ElasticServices."""
+    """One cluster, and the part of it that `args` select. `answer`: the answer about ElasticServices."""
 
     def __init__(self, access: Access, args: argparse.Namespace, cluster: Cluster, answer: Answer) -> None:
         self.args = args
@@ -56,7 +56,7 @@ class Board:
         return self.cluster.clock.server()
 
     def views(self) -> list[ServiceView]:
-        """What was asked for, the worst first."""
+        """The selected services, the worst first."""
         found = [
             view for view in self.cluster.views() if view.key.namespace in (self.namespaces or [view.key.namespace])
         ]
@@ -66,7 +66,7 @@ class Board:
         return [detail_of(self.cluster, view) for view in views]
 
     def notes(self, views: Sequence[ServiceView]) -> list[str]:
-        """What whoever reads the rest has to know first."""
+        """The notes before the tables."""
         found = list(absent_scaler(self.leaders, {view.key.namespace for view in views}, self.now))
         if self._answer.why:
             install = f"; to install it: {_INSTALL}" if self._answer.missing else ""
@@ -81,11 +81,11 @@ class Board:
 
     @property
     def width(self) -> int:
-        """Of lines: as long as they are, in wide tables."""
+        """Columns of a line: without a limit in wide tables."""
         return WIDE if self.args.format == "wide" and not self.args.service else 0
 
     def render(self, screen: Console) -> RenderableType:
-        """Tables of everything, as of now."""
+        """All tables, as of now."""
         views = self.views()
         style = self.style(screen)
         parts: list[RenderableType] = [text(note, "yellow") for note in self.notes(views)]
@@ -104,12 +104,12 @@ class Board:
 
     @property
     def is_blind(self) -> bool:
-        """Nothing may be read that tells which services there are."""
+        """Nothing that shows which services exist may be read."""
         forbidden = {gap.resource for gap in self.cluster.gaps() if gap.forbidden}
         return bool(self._answer.why) and forbidden >= NOTHING_TO_SEE
 
     def nothing(self) -> str:
-        """That there is no such service, and what there is."""
+        """That there is no such service, and which services there are."""
         where = f"in namespace {self.namespaces[0]}" if self.namespaces else "in this cluster"
         if self.is_blind:
             return (
@@ -125,7 +125,7 @@ class Board:
 
 
 def chosen(views: Sequence[ServiceView], name: str) -> list[ServiceView]:
-    """Those that are called so: by the name of their ElasticService, else by jobID, rule, or both; all for ""."""
+    """Services by name: that of their ElasticService, else by jobID, rule, or both; all for ""."""
     return _named(views, name) if name else list(views)
 
 
@@ -143,7 +143,7 @@ def _named(views: Sequence[ServiceView], name: str) -> list[ServiceView]:
 
 @asynccontextmanager
 async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board]:
-    """Read as much as is needed, and kept up to date inside. Raises KubeError when the cluster does not answer."""
+    """Read the resources that are needed, and keep them current inside. Raises KubeError without an answer."""
     answer = await ask(access.api, access.namespaces)
     found = await leaders(access.api)
     async with AsyncExitStack() as stack:
@@ -161,7 +161,7 @@ async def board(access: Access, args: argparse.Namespace) -> AsyncIterator[Board
 
 
 async def once(made: Board) -> int:
-    """Print it. 1 when there is no such service."""
+    """Print once. 1 when there is no such service."""
     views = made.views()
     if made.args.format in ("json", "yaml"):
         sys.stdout.write(written(data_of(made, views), made.args.format))
@@ -201,12 +201,12 @@ async def live(made: Board) -> int:
             async for _ in _changes(made):
                 shown.update(made.render(screen), refresh=True)
     finally:
-        show(screen, made.render(screen))  # what was seen last stays
+        show(screen, made.render(screen))  # the last view stays
     return 0
 
 
 async def _follow(made: Board, screen: Console) -> int:
-    """One table after the other, where there is no terminal: whenever something is other than before."""
+    """One table after the other, without a terminal: whenever any content changes."""
     before: Any = None
     async for _ in _changes(made):
         views = made.views()
@@ -218,7 +218,7 @@ async def _follow(made: Board, screen: Console) -> int:
 
 
 async def _changes(made: Board) -> AsyncIterator[None]:
-    """At once, after each change, and whenever ages have to be shown anew."""
+    """At once, after each change, and whenever ages have to be printed again."""
     loop, seen = asyncio.get_running_loop(), -1
     looked = loop.time()
     while True:

@@ -40,8 +40,8 @@ _EVENTS_SHOWN = 8
 
 
 class Style:
-    """How much is shown, and at what time. `ascii_only`: the terminal has no other characters; `narrow`: words do not
-    fit beside the columns."""
+    """How much is shown, and at what time. `ascii_only`: the terminal has no other characters; `narrow`: no room for
+    text beside the columns."""
 
     def __init__(
         self, now: float, *, wide: bool = False, namespaces: bool = False, ascii_only: bool = False,
@@ -54,7 +54,7 @@ class Style:
         self.ascii_only = ascii_only
 
     def since(self, moment: Any) -> str:
-        """The age of what began at this time, written as Kubernetes does."""
+        """The age since this time, which has the format of Kubernetes."""
         began = seconds_of(as_text(moment))
         return age(self.now - began) if began else "-"
 
@@ -70,7 +70,8 @@ class Style:
 
 
 def overview(views: Sequence[ServiceView], style: Style) -> RenderableType:
-    """One line for each service, the worst first, with why it is not complete; below all of them where it is narrow."""
+    """One line for each service, the worst first, with why it is not complete; on a narrow screen the reasons are
+    below."""
     columns = _columns(style, limited=any(wanted(view) != "all" for view in views))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name, _ in columns:
@@ -112,7 +113,7 @@ def _columns(style: Style, *, limited: bool) -> list[tuple[str, Callable[[Servic
 
 
 def label(view: ServiceView) -> str:
-    """What people call it by: the ElasticService, or its rule and jobID where there is none."""
+    """The name for people: that of the ElasticService, or rule and jobID without one."""
     return view.name or "/".join(filter(None, (view.key.rule, view.key.job_id)))
 
 
@@ -136,7 +137,7 @@ def _truth(view: ServiceView, kind: str) -> Text:
 
 
 def tree(detail: ServiceDetail, style: Style) -> RenderableType:
-    """One service: conditions, the ladder with where it is, groups with instances and pods, what happened."""
+    """One service: conditions, the ladder and its position on it, groups with instances and pods, events."""
     view = detail.view
     head = Text.assemble(
         text(f"{view.key.namespace}/{label(view)}", f"bold {tone(view)}".replace("bold bold", "bold")),
@@ -243,7 +244,7 @@ def _pods_in_words(instance: InstanceView) -> str:
 
 
 def _pods(instance: InstanceView, style: Style) -> Iterable[RenderableType]:
-    """Pods of a running instance are shown only where something is wrong with them."""
+    """Pods of an instance; of a running one only those with a problem."""
     pods: Sequence[PodView] = instance.pods
     if not style.wide:
         trouble = [pod for pod in pods if pod.standing != "Running" or pod.trouble]

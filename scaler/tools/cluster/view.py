@@ -1,9 +1,10 @@
-"""A cluster as whoever calls may read it, kept up to date by watches: services, their jobs, pods, nodes and events.
+"""A cluster as the caller may read it, kept current by watches: services, their jobs, pods, nodes and events.
 
     KubeApi -> the controller's informers -> its cache -> ClusterState -> World -> Decision
             -> ElasticServices, Events
 
-What may not be read or is not installed is in `gaps`, and the rest is as good as it can be. Must not write anything.
+Resources that are forbidden or not installed are in `gaps`; the rest is as complete as possible. Must not write
+anything.
 """
 
 from __future__ import annotations
@@ -68,19 +69,19 @@ from scaler.tools.cluster.records import (
 )
 
 PATIENCE = 30.0
-"""Seconds for everything to be listed; what has not been listed by then is a gap."""
+"""Seconds for the lists of all resources; a resource without a list by then is a gap."""
 OUT_OF_TOUCH = 120.0
 WATCHED = OPTIONAL - {DISRUPTION_BUDGETS} | {ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, CONFIG_MAPS, DEPLOYMENTS}
-"""Whoever calls may lack the right to any of these: that is said, and the rest goes on."""
+"""The caller may lack the right to any of these: that becomes a gap, and the others are read."""
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Something that is not seen. `resource` is its full name, `why` in words."""
+    """A resource that is not seen. `resource` is its full name, `why` in words."""
 
     resource: str
     why: str
     installed: bool = True
-    """False where the cluster has no such kind."""
+    """False if the cluster has no such kind."""
 
     @property
     def forbidden(self) -> bool:
@@ -92,11 +93,11 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class ServiceView(msgspec.Struct, frozen=True):
-    """One service: what its ElasticService says, or would say."""
+    """One service: the status of its ElasticService, or the status that it would get."""
 
     key: ServiceKey
     name: str
-    """Of the ElasticService; "" where there is none."""
+    """Of the ElasticService; "" without one."""
     status: dict[str, Any]
     created: str = ""
     replicas: int = ALL
@@ -104,13 +105,13 @@ class ServiceView(msgspec.Struct, frozen=True):
 
 
 class Cluster:
-    """`namespaces` are those to look at, () for all; `home` is the namespace of the scaler's install."""
+    """`namespaces` are those to read, () for all; `home` is the namespace of the scaler's install."""
 
     def __init__(self, api: KubeApi, clock: Clock, namespaces: Sequence[str] = (), home: str = USUAL) -> None:
         self.clock = clock
         self.namespaces = tuple(namespaces)
         self.version = 0
-        """Grows with every change of anything."""
+        """Grows with every change of any object."""
         changes, rng = Changes(), random.Random()  # noqa: S311 - jitter, no secret
         self.cache = Cache(changes, clock.now)
         self.state = ClusterState(self.cache, changes, clock.now, home)
@@ -128,7 +129,7 @@ class Cluster:
         self._subscribe(changes)
 
     def _subscribe(self, changes: Changes) -> None:
-        """As in scaler.app: what was made of records is forgotten before anybody reads it."""
+        """As in scaler.app: values made from records are cleared before they are read again."""
         changes.subscribe(PodChanged, self.state.on_pod)
         changes.subscribe(NodeChanged, self.state.on_node)
         changes.subscribe(InstanceChanged, self.state.on_instance)
@@ -144,7 +145,7 @@ class Cluster:
             self._dirty.add(change.service)
 
     def _on_written(self, name: tuple[str, str] | None) -> None:
-        """How many instances are wanted is decided by here, too."""
+        """Take over the number of wanted instances: decisions made here depend on it, too."""
         if name is None:
             return
         found, store = self.services.get(*name), self.cache.elastic_services.store
@@ -164,7 +165,8 @@ class Cluster:
 
     @asynccontextmanager
     async def watched(self, resources: Iterable[Resource] = (), *, patience: float = PATIENCE) -> AsyncIterator[None]:
-        """Everything listed (or of `resources` only), and kept up to date inside. KubeError when nobody answers."""
+        """Wait for the lists of all resources (or of `resources`), and keep them current inside. KubeError without an
+        answer."""
         self._watched = list(resources) or list(self.informers)
         chosen = [self.informers[resource] for resource in self._watched]
         async with asyncio.TaskGroup() as group:
@@ -181,7 +183,7 @@ class Cluster:
                     task.cancel()
 
     async def changed(self, since: int, within: float) -> bool:
-        """Wait until `version` is another one than `since`; False when that took longer than `within` seconds."""
+        """Wait until `version` differs from `since`; False when that took longer than `within` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while self.version == since:
@@ -190,12 +192,12 @@ class Cluster:
         return self.version != since
 
     async def settle(self) -> None:
-        """Make the first decisions, which look at everything, before anybody waits for one: of 10,000 instances they
+        """Make the first decisions, which read everything, before a caller waits for one: for 10,000 instances they
         take seconds."""
         for key in [key for key in self.cache.service_keys() if self.cache.has_instances(key)]:
             self.state.service(key)
             await asyncio.sleep(0)
-        for _ in range(2):  # the second takes in what the first remembers
+        for _ in range(2):  # the second decision uses the memory of the first
             self._touch()
             self.decision()
             await asyncio.sleep(0)
@@ -203,7 +205,7 @@ class Cluster:
     # what is seen
 
     def gaps(self) -> list[Gap]:
-        """What is not seen now, of what was to be watched."""
+        """Watched resources that are not seen now."""
         found = []
         for resource in self._watched:
             informer = self.informers[resource]  # of several namespaces one may be forbidden: the scaler's own
@@ -219,7 +221,7 @@ class Cluster:
         return self._freshness.no_nodes()
 
     def _look_around(self) -> None:
-        """Who makes pods, and whether nodes are seen: as in scaler.app."""
+        """Set which component makes pods, and whether nodes are seen: as in scaler.app."""
         self._mode()
         self.cache.set_sees_nodes(sees_nodes=not self._freshness.no_nodes())
 
@@ -231,8 +233,8 @@ class Cluster:
         return {event.about_uid: event for event in sorted(about, key=lambda event: seconds_of(event.last))}
 
     def views(self) -> list[ServiceView]:
-        """Every service, by namespace and name: as the scaler wrote it, else as it would be decided from what is seen
-        here."""
+        """Every service, by namespace and name: with the status that the scaler wrote, else with one decided from what
+        is seen here."""
         found = {view.key: view for view in map(_view, self.services.values())}
         world, decision = self.decision()
         for service, plan in zip(world.services, decision.plans, strict=True):
@@ -241,19 +243,19 @@ class Cluster:
         return [found[key] for key in sorted(found)]
 
     def _status(self, service: Service, plan: Plan) -> Object:
-        """What would be written. Since when it is so nobody knows here."""
+        """The status that would be written. The time since when it holds is unknown here."""
         status = status_of(self.report(service, plan), {}, "")
         for found in (*status["instances"], *status["conditions"]):
             found.pop("since", found.pop("lastTransitionTime", None))
         return {name: value for name, value in status.items() if name != "since"}
 
     def report(self, service: Service, plan: Plan) -> ServiceReport:
-        """One service and its plan, as the controller would report it."""
+        """One service and its plan, as the controller would report them."""
         return report_of(self.state, service, plan, alone=self.why_alone())
 
     def decision(self) -> tuple[World, Decision]:
-        """What would be decided from what is seen here: the controller's own code, with a memory that began when this
-        cluster was opened. At most one for each version."""
+        """The decision from what is seen here: the controller's own code, with a memory that began when this cluster
+        was opened. At most one decision for each version."""
         if self._last is not None and self._last[0] == self.version:
             return self._last[1:]
         version = self.version
@@ -302,8 +304,8 @@ def _ignore(_old: object, _new: object) -> None:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a cluster says when it is asked for ElasticServices: `why` they cannot be read, "" when they can; whether
-    there are `some`, and whether the kind is `missing`."""
+    """The answer of a cluster about ElasticServices: `why` they cannot be read, "" when they can; whether there are
+    `some`, and whether the kind is `missing`."""
 
     why: str = ""
     some: bool = False
@@ -311,7 +313,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 async def ask(api: KubeApi, namespaces: Sequence[str]) -> Answer:
-    """Whether the cluster answers at all. Raises KubeError when it does not, or does not know who asks."""
+    """Check that the cluster answers. Raises KubeError when it does not, or does not know the caller."""
     try:
         page = await api.list(ELASTIC_SERVICES, namespaces[0] if namespaces else None, limit=1)
     except NotFoundError:
@@ -323,12 +325,12 @@ async def ask(api: KubeApi, namespaces: Sequence[str]) -> Answer:
 
 
 NOTHING_TO_SEE = frozenset({ASCEND_JOBS.full_name, PODS.full_name})
-"""Where neither may be read nobody can say which services there are."""
+"""If neither may be read, no answer can say which services there are."""
 
 
 async def reach(api: KubeApi, namespaces: Sequence[str]) -> tuple[str, ...]:
-    """All namespaces where the caller may read pods in all of them, else these: what is free on nodes is known only
-    from everybody's pods. Raises KubeError."""
+    """All namespaces if the caller may read pods in all of them, else these: the free room of nodes is known only from
+    the pods of all namespaces. Raises KubeError."""
     try:
         await api.list(PODS, limit=1)
     except ForbiddenError:

@@ -1,1 +1,1 @@
-"""A service of a short file in a cluster: applied, looked at, deleted. Its meaning is scaler.tools.deploying."""
+"""A service of a short file in a cluster: applied, observed, deleted. scaler.tools.deploying makes its objects."""

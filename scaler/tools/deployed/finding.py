@@ -1,4 +1,4 @@
-"""What of a service is in the cluster: all that was made for it, whatever its file says now. Reads only."""
+"""Finds the objects of a service in the cluster: all that were made for it, whatever its file says now. Reads only."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from scaler.tools.deployed.refusals import is_unknown_kind
 MOST = 500
 """Objects on one page."""
 TRIES, PAUSE = 10, 1.0
-"""How often a busy API server is asked, and seconds between."""
+"""Requests to a busy API server, and seconds between them."""
 
 
 class Found(NamedTuple):
-    """One object that is there."""
+    """One existing object."""
 
     resource: Resource
     object: Object
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """All that was made for a service, in the order of KINDS; `missing` kinds are not installed, `forbidden` ones may
+    """All objects made for a service, in the order of KINDS; `missing` kinds are not installed, `forbidden` ones may
     not be read."""
 
     found: tuple[Found, ...]
@@ -43,13 +43,13 @@ class Inventory(NamedTuple):
     forbidden: tuple[Resource, ...] = ()
 
     def notes(self) -> list[str]:
-        """What may be there and is not seen."""
+        """Kinds that may have objects which are not seen."""
         names = ", ".join(resource.full_name for resource in self.forbidden)
         return [f"you may not list {names}: what of these was made for the service is not known"] if names else []
 
 
 async def inventory(api: KubeApi, service: str, namespace: str) -> Inventory:
-    """Raises KubeError where the cluster does not answer, ForbiddenError where nothing may be read."""
+    """The objects of a service. Raises KubeError without an answer, ForbiddenError if nothing may be read."""
     answers = await asyncio.gather(
         *(_of_kind(api, resource, service, namespace) for resource in KINDS), return_exceptions=True
     )
@@ -81,7 +81,7 @@ async def _of_kind(api: KubeApi, resource: Resource, service: str, namespace: st
 
 
 async def elsewhere(api: KubeApi, service: str) -> list[str]:
-    """Namespaces where something of a service of this name is, as far as that may be read."""
+    """Other namespaces with objects of a service of this name, as far as they are readable."""
     found = set()
     for resource in KINDS:
         with suppress(KubeError):
@@ -92,7 +92,7 @@ async def elsewhere(api: KubeApi, service: str) -> list[str]:
 
 
 async def _page(api: KubeApi, resource: Resource, namespace: str | None, selector: str, token: str) -> Page[Object]:
-    """An API server that has only just learned of a kind says for a moment that it is busy."""
+    """One page; repeated while busy: for a moment, an API server answers so about a new kind."""
     for _ in range(TRIES - 1):
         with suppress(TooManyRequestsError):
             return await api.list(resource, namespace, label_selector=selector, limit=MOST, continue_token=token)
@@ -101,7 +101,7 @@ async def _page(api: KubeApi, resource: Resource, namespace: str | None, selecto
 
 
 async def look(api: KubeApi, resource: Resource, namespace: str | None, name: str) -> Object | None:
-    """The object as it is; None when there is none, or no such kind. Raises KubeError."""
+    """The present object; None when there is no such object or kind. Raises KubeError."""
     try:
         return await api.get(resource, namespace, name)
     except NotFoundError:
@@ -109,11 +109,11 @@ async def look(api: KubeApi, resource: Resource, namespace: str | None, name: st
 
 
 async def not_there(api: KubeApi, namespace: str, objects: Iterable[Object]) -> list[str]:
-    """A line with the ConfigMaps that pods of these objects need and that neither is there nor among them."""
+    """A line with the ConfigMaps that pods of these objects need and that neither exist nor are among the objects."""
     objects = list(objects)
     made = {one["metadata"]["name"] for one in objects if one.get("kind") == CONFIG_MAPS.kind}
     names = sorted({name for one in objects for name in _needed(one)} - made)
-    with suppress(KubeError):  # without the right to read them nothing is known
+    with suppress(KubeError):  # without the right to read them the answer is unknown
         lacking = [name for name in names if await look(api, CONFIG_MAPS, namespace, name) is None]
         if lacking:
             return [f"pods wait in ContainerCreating until somebody makes the ConfigMaps {', '.join(lacking)}"]

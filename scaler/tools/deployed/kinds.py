@@ -1,4 +1,4 @@
-"""The kinds that a service is made of, in the order in which they go, and what whoever lacks one has to install."""
+"""The kinds that a service is made of, in the order of deletion, and what has to be installed for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "Inferen
 STORM_SERVICES = Resource("orchestration.aibrix.ai", "v1alpha1", "stormservices", "StormService")
 
 KINDS = (INFERENCE_SERVICES, STORM_SERVICES, ASCEND_JOBS, DEPLOYMENTS, SERVICES, CONFIG_MAPS, PRIORITY_CLASSES)
-"""In the order in which they are deleted: what makes pods first."""
+"""In the order in which they are deleted: makers of pods first."""
 
 INSTALL = {
     INFERENCE_SERVICES: "OME",
@@ -26,16 +26,16 @@ INSTALL = {
 
 
 def place_of(resource: Resource, namespace: str) -> str | None:
-    """The namespace where objects of this kind are, None where they have none."""
+    """The namespace of objects of this kind, None for cluster-scoped kinds."""
     return namespace if resource.namespaced else None
 
 
 class UnknownKindError(Exception):
-    """A file became an object that no command here can find again."""
+    """A file gives an object of a kind that no command here can find again."""
 
 
 def resource_of(obj: Object) -> Resource:
-    """Raises UnknownKindError."""
+    """The resource of an object. Raises UnknownKindError."""
     for resource in KINDS:
         if (resource.api_version, resource.kind) == (obj.get("apiVersion"), obj.get("kind")):
             return resource

@@ -1,4 +1,4 @@
-"""What is made: its labels, what it looks like for people, how it differs, and what was applied before. Pure."""
+"""The objects of a service: their labels, their text for people, differences, and what was applied before. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from scaler.rules.values import as_list, at
 from scaler.tools.console import clean
 
 MANAGER = "scaler-deploy"
-"""Field manager, and the value of the label that says what made an object."""
+"""Field manager, and the value of the label for the maker of an object."""
 SERVICE_LABEL = "deploy.mind-cluster.io/service"
-"""Label of all that was made for a service: its name."""
+"""Label of all objects made for a service: the name of the service."""
 NAMESPACE_LABEL = "deploy.mind-cluster.io/namespace"
-"""Label beside it: its namespace, which a copy elsewhere and what has no namespace would not tell."""
+"""Second label: the namespace of the service, for copies in other namespaces and for cluster-scoped objects."""
 
 _KEPT_BY_THE_SERVER = (
     "managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink", "deletionTimestamp",
@@ -28,7 +28,7 @@ _KEPT_BY_THE_SERVER = (
 
 
 def labels_of(service: str, namespace: str) -> dict[str, str]:
-    """Of all that is made for a service."""
+    """The labels of all objects made for a service."""
     return {MANAGED_BY_LABEL: MANAGER, SERVICE_LABEL: service, NAMESPACE_LABEL: namespace}
 
 
@@ -37,21 +37,21 @@ def selector_of(service: str, namespace: str) -> str:
 
 
 def labelled(obj: Object, service: str, namespace: str) -> Object:
-    """The object as it is sent. Pod templates keep their labels: a label there would be a change of the pods."""
+    """The object as it is sent. Pod templates keep their labels: another label would change the pods."""
     labels = {**at(obj, "metadata", "labels"), **labels_of(service, namespace)}
     return {**obj, "metadata": {**at(obj, "metadata"), "labels": labels}}
 
 
 def is_made_for(obj: Object, service: str, namespace: str) -> bool:
-    """Whether this object was made here for this service. What a platform made of it may carry the same labels, and has
-    an owner."""
+    """Whether this object was made here for this service. Objects that a platform made from it may have the same
+    labels, but also have an owner."""
     labels = at(obj, "metadata", "labels")
     made = all(labels.get(name) == value for name, value in labels_of(service, namespace).items())
     return made and not as_list(at(obj, "metadata").get("ownerReferences"))
 
 
 def maker_of(obj: Object) -> str:
-    """Who made somebody else's object, as far as it says so."""
+    """The maker of an object of others, as far as the object shows it."""
     metadata = at(obj, "metadata")
     labels = at(metadata, "labels")
     if labels.get(MANAGED_BY_LABEL) == MANAGER and labels.get(SERVICE_LABEL):
@@ -66,7 +66,7 @@ def maker_of(obj: Object) -> str:
 
 
 def shown(obj: Object) -> Object:
-    """Without what the server keeps, which nobody wrote."""
+    """The object without fields that the server maintains."""
     metadata = {name: value for name, value in at(obj, "metadata").items() if name not in _KEPT_BY_THE_SERVER}
     return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": metadata}
 
@@ -76,7 +76,7 @@ def differs(before: Object, after: Object) -> bool:
 
 
 def diff(before: Object, after: Object) -> Iterator[str]:
-    """The lines that change, each with three around it."""
+    """The lines that differ, each with three lines around it."""
     old, new = _lines(before), _lines(after)
     for number, line in enumerate(difflib.unified_diff(old, new, lineterm="", n=3)):
         if number > 1:
@@ -88,14 +88,14 @@ def _lines(obj: Object) -> list[str]:
 
 
 def document(obj: Object) -> str:
-    """As YAML, with shared parts written out."""
+    """The object as YAML, without aliases."""
     plain = json.loads(json.dumps(obj))
     made: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return made
 
 
 class _Dumper(yaml.SafeDumper):
-    """Text of several lines stands on several lines."""
+    """Text of several lines is written as a block."""
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
@@ -106,8 +106,8 @@ _Dumper.add_representer(str, _text)
 
 
 def as_before(before: Object, now: Object) -> Object | None:
-    """What we have to apply so that an object is again as it was: all that we owned then, and what we took since from
-    whoever owned it; None where managedFields tell nothing."""
+    """What has to be applied so that an object is again as before: all fields that we owned then, and those that we
+    have taken since from other owners; None if managedFields do not show it."""
     then, since = (_fields_of(obj) for obj in (before, now))
     if then is None or since is None:
         return None
@@ -118,7 +118,7 @@ def as_before(before: Object, now: Object) -> Object | None:
 
 
 def _fields_of(obj: Object) -> Mapping[str, Any] | None:
-    """FieldsV1 of what we applied."""
+    """FieldsV1 of our manager."""
     for entry in as_list(at(obj, "metadata").get("managedFields")):
         if (entry.get("manager"), entry.get("operation")) == (MANAGER, "Apply") and not entry.get("subresource"):
             return at(entry, "fieldsV1")
@@ -126,7 +126,7 @@ def _fields_of(obj: Object) -> Mapping[str, Any] | None:
 
 
 def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of both; {} is all of a value."""
+    """The fields of both; {} means the whole value."""
     if not one or not other:
         return {}
     shared = {name: _both(one[name], other[name]) for name in one.keys() & other.keys()}
@@ -152,7 +152,7 @@ def _owned_item(item: Any, fields: Mapping[str, Any]) -> Any:
 
 
 def _key_of(item: Any, names: list[str]) -> str | None:
-    """The name under which an item of a list is owned: by its keys (`k:`) or by itself (`v:`)."""
+    """The key that names an item of a list in FieldsV1: by its keys (`k:`) or by itself (`v:`)."""
     for name in names:
         sign, _, text = name.partition(":")
         if sign == "v" and json.loads(text) == item:

@@ -1,4 +1,4 @@
-"""Which pods an object of a service has, and why one of them is not ready. Pure."""
+"""The pods of each object of a service, and why a pod is not ready. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scaler.tools.deployed.kinds import INFERENCE_SERVICES, STORM_SERVICES
 
 LONGEST_WHY = 300
 _LABELS = {INFERENCE_SERVICES: "ome.io/inferenceservice", STORM_SERVICES: "storm-service-name"}
-"""By which label a platform's pods name the object they are made of."""
+"""The label with which a platform's pods name the object that they belong to."""
 MAKERS = (DEPLOYMENTS, ASCEND_JOBS, *_LABELS)
-"""Kinds that make pods. Deployments choose first: their pods may carry a platform's label, too."""
+"""Kinds that make pods. Deployments go first: their pods may have a platform's label, too."""
 Key = tuple[Resource, str]
 
 
 def pods_of(found: Iterable[tuple[Resource, Object]], pods: Sequence[Object]) -> dict[Key, list[Object]]:
-    """By object: its pods. Every pod is of one object at most."""
+    """Object -> its pods. Every pod belongs to one object at most."""
     makers = sorted(
         ((resource, obj) for resource, obj in found if resource in MAKERS), key=lambda one: MAKERS.index(one[0])
     )
@@ -56,7 +56,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def why_waiting(pods: Iterable[Object]) -> str:
-    """Why those that are not ready are not: each reason with how many say so, what is worst first; "" for none."""
+    """Why pods are not ready: each reason with the number of pods, the worst first; "" for none."""
     reasons = Counter(_why(pod) for pod in pods if not is_ready(pod))
     told = sorted(reasons.items(), key=lambda one: (one[0].startswith("held by"), -one[1], one[0]))
     return "; ".join(f"{number} {'pod' if number == 1 else 'pods'}: {why}" for why, number in told[:3])
@@ -76,7 +76,7 @@ def _why(pod: Object) -> str:
                 return _said(waiting)
     for condition in map(at, as_list(status.get("conditions"))):
         said = condition.get("type"), condition.get("status"), condition.get("reason") == "SchedulingGated"
-        if said == ("PodScheduled", "False", False):  # of a gate that is off by now nobody may have said so yet
+        if said == ("PodScheduled", "False", False):  # the condition may still be about a gate that is off by now
             return _said(condition)
     if status.get("reason"):
         return _said(status)

@@ -1,4 +1,4 @@
-"""Waiting until a service is available: every change of what it waits for is one line. Reads only."""
+"""Waits until a service is available: prints a line for every change of what it waits for. Reads only."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scaler.tools.cluster.access import Access
 from scaler.tools.deployed.standing import Standing, standing
 
 EVERY = 2.0
-"""Seconds between two looks."""
+"""Seconds between two reads."""
 
 
 async def until_available(
     access: Access, name: str, namespace: str, tell: Callable[[str], None], seconds: float
 ) -> Standing:
-    """How it stands when it is available, or after so many seconds. An API server that does not answer is asked again
-    until then; KubeError where it refuses, or never answered."""
+    """The state when the service is available, or after so many seconds. Until then requests without an answer are
+    repeated; KubeError for a refusal, or if there never was an answer."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     said: list[str] | None = None

@@ -1,4 +1,4 @@
-"""Why the cluster did not do what was asked of it, in words that say what to do next. Pure."""
+"""Refusals of the cluster in words that include the remedy. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OWNERS = re.compile(r'"((?:[^"\\]|\\.)*)"(?: with subresource "[^"]*")? using \
 
 
 class DeployError(Exception):
-    """What was asked for cannot be done; `lines` say why."""
+    """The command cannot be carried out; `lines` say why."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__("; ".join(lines))
@@ -30,7 +30,7 @@ class DeployError(Exception):
 
 
 def is_unknown_kind(error: KubeError) -> bool:
-    """Whether it is the kind that is missing, not one object of it."""
+    """Whether the kind is missing, not one object of it."""
     return isinstance(error, NotFoundError) and '" not found' not in error.message
 
 

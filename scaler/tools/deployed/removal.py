@@ -1,4 +1,4 @@
-"""What was made is deleted: what makes pods first, the rule last; waited for, and what is left is said with why."""
+"""Deletes the objects of a service: makers of pods first, the rule last; waits, and says why an object is left."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from scaler.tools.deployed.objects import MANAGER
 from scaler.tools.deployed.pods import pods_of
 
 PATIENCE = 60.0
-"""Seconds until what an apply has made must be gone again."""
+"""Seconds until the objects of a failed apply must be gone."""
 EVERY = 1.0
-"""Seconds between two looks."""
+"""Seconds between two reads."""
 
 
 async def remove(api: KubeApi, found: Iterable[Found], namespace: str) -> dict[str, str]:
-    """Delete these, each only if it still is the one that was seen. Gives what could not be, with why."""
+    """Delete these objects, each only in the version that was seen. Returns those that failed, each with the reason."""
     left = {}
     for one in found:
         try:
@@ -31,7 +31,7 @@ async def remove(api: KubeApi, found: Iterable[Found], namespace: str) -> dict[s
                 one.resource, place_of(one.resource, namespace), one.name, uid=str(one.object["metadata"]["uid"]),
                 propagation_policy="Background",
             )  # fmt: skip
-        except (NotFoundError, ConflictError):  # gone, or another one by now
+        except (NotFoundError, ConflictError):  # gone, or replaced by another one
             continue
         except KubeError as error:
             left[str(one)] = clean(error)
@@ -39,7 +39,7 @@ async def remove(api: KubeApi, found: Iterable[Found], namespace: str) -> dict[s
 
 
 async def until_gone(api: KubeApi, found: Sequence[Found], namespace: str, seconds: float) -> list[Found]:
-    """Those that are still there after so many seconds, as they are then; with the pods that they had. Raises
+    """The objects that still exist after so many seconds, in their present version; with their former pods. Raises
     KubeError."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
@@ -67,7 +67,7 @@ async def _pods(api: KubeApi, found: Sequence[Found], namespace: str) -> list[Fo
 
 
 async def kept_namespace(api: KubeApi, name: str) -> list[str]:
-    """That a namespace which an apply has made stays: nobody can know all that others have put there since."""
+    """A note that a namespace made by an apply stays: others may have created objects in it since."""
     with suppress(KubeError):
         found = await api.get(NAMESPACES, None, name)
         if at(found, "metadata", "labels").get(MANAGED_BY_LABEL) == MANAGER:
@@ -76,7 +76,7 @@ async def kept_namespace(api: KubeApi, name: str) -> list[str]:
 
 
 def why_left(one: Found) -> str:
-    """Why it is still there, as far as it says so."""
+    """Why the object still exists, as far as it shows that."""
     metadata, spec = at(one.object, "metadata"), at(one.object, "spec")
     since = as_text(metadata.get("deletionTimestamp"))
     if not since:

@@ -1,7 +1,7 @@
-"""A service is applied: looked at and checked whole before the first write, written in order, undone when that fails.
+"""Applies a service: all objects are read and checked before the first write, written in order, and undone on failure.
 
-Everything is server-side apply under a field manager of its own. The dry run says of each object what it would become;
-what would stay as it is is not written.
+Everything is server-side apply with a field manager of its own. The dry run returns each object as it would become; an
+object that would not change is not written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Tell = Callable[[str], None]
 
 
 class Change(NamedTuple):
-    """One object: what is sent, what is there (None for nothing), and what that would become."""
+    """One object: what is sent, the existing object (None if there is none), and the result of the dry run."""
 
     resource: Resource
     body: Object
@@ -51,8 +51,8 @@ class Change(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """All changes in the order in which they are made; `pruned` was made for the service and is in the file
-    no more."""
+    """All changes in the order of their writes; `pruned` objects were made for the service and are no longer in the
+    file."""
 
     changes: tuple[Change, ...]
     pruned: tuple[Found, ...]
@@ -60,23 +60,23 @@ class Rollout(NamedTuple):
 
 
 class How(NamedTuple):
-    """`force`: fields that others own are taken; `dry_run`: nothing is written."""
+    """`force`: fields of other owners are taken; `dry_run`: nothing is written."""
 
     force: bool = False
     dry_run: bool = False
 
 
 class Prepared(NamedTuple):
-    """What is to be done, checked. `namespace`: the one that had to be made for it ({}: would have to be), None if it
-    was there."""
+    """The checked changes. `namespace`: the one that was created for them ({}: would be created), None if it
+    existed."""
 
     rollout: Rollout
     namespace: Object | None
 
 
 async def prepared(api: KubeApi, service: Service, how: How, tell: Tell) -> Prepared:
-    """Look, and let the API server check every object; of a missing namespace it checks nothing, so that is made first,
-    and taken away again when something is wrong. Raises DeployError with all that is in the way, KubeError where the
+    """Read the objects, and let the API server check all changes. In a missing namespace it checks nothing, so the
+    namespace is created first, and deleted again after an error. Raises DeployError with all problems, KubeError if the
     cluster does not answer."""
     rollout = await _surveyed(api, service)
     namespace = await _namespace_made(api, service.namespace, how)
@@ -117,7 +117,7 @@ async def _looked_at(api: KubeApi, service: Service, obj: Object, known: Invento
     except ForbiddenError as error:
         raise DeployError(*in_words(error, resource, name)) from None
     if before is not None and name.startswith(RANK_TABLE_PREFIX):
-        body["data"] = before.get("data") or {}  # whoever fills rank tables owns what is in them
+        body["data"] = before.get("data") or {}  # the writer of rank tables owns their content
     return Change(resource, body, before)
 
 
@@ -138,7 +138,7 @@ def _foreign(change: Change, service: Service) -> list[str]:
 
 
 async def _checked(api: KubeApi, changes: Sequence[Change], namespace: str, how: How) -> list[Change]:
-    """With what each object would become."""
+    """The changes with the result of the dry run."""
     checked: list[Change] = []
     problems: list[str] = []
     for change in changes:
@@ -164,7 +164,7 @@ async def _namespace_made(api: KubeApi, name: str, how: How) -> Object | None:
         if await look(api, NAMESPACES, None, name) is not None:
             return None
     except ForbiddenError:
-        return None  # whoever may not look at namespaces works in one that is there; if it is not, the check says so
+        return None  # a caller without rights on namespaces uses an existing one; if it is missing, the check says so
     if how.dry_run:
         return {}
     metadata = {"name": name, "labels": {MANAGED_BY_LABEL: MANAGER}}
@@ -177,7 +177,7 @@ async def _namespace_made(api: KubeApi, name: str, how: How) -> Object | None:
 
 
 async def _unmade(api: KubeApi, namespace: Object | None, tell: Tell) -> None:
-    """The namespace that this apply has made goes, too: there was nothing in it but what was undone before."""
+    """Delete the namespace that this apply has created: its objects were deleted before."""
     if namespace:
         found = Found(NAMESPACES, namespace)
         left = await remove(api, [found], found.name)
@@ -186,8 +186,8 @@ async def _unmade(api: KubeApi, namespace: Object | None, tell: Tell) -> None:
 
 
 async def carry_out(api: KubeApi, made: Prepared, namespace: str, tell: Tell, how: How) -> None:
-    """Write what is to be written. When anything is refused, or the caller is interrupted, all of it is undone and
-    DeployError says why and what is left."""
+    """Write the changes. On a refusal or an interruption all of them are undone, and DeployError says why and what is
+    left."""
     tried: list[Change] = []
     if made.namespace:
         tell(f"Namespace {namespace}: created")
@@ -221,7 +221,7 @@ async def _pruned(api: KubeApi, pruned: Sequence[Found], namespace: str, tell: T
 async def _undone(
     api: KubeApi, tried: Sequence[Change], namespace: str, tell: Tell, made: Object | None
 ) -> list[str]:  # fmt: skip
-    """Everything as it was before, the last first. Says what is not."""
+    """Restore the state before, last change first. Returns what could not be restored."""
     problems, created = [], []
     for change in reversed(tried):
         try:
@@ -248,7 +248,7 @@ async def _undone(
 
 
 async def _put_back(api: KubeApi, change: Change, now: Object, namespace: str) -> None:
-    """Raises DeployError where it is not known what was applied before."""
+    """Raises DeployError if the state applied before is unknown."""
     body = as_before(change.before or {}, now)
     if body is None:
         raise DeployError("its managedFields do not tell what was applied before")

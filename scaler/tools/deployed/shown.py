@@ -1,4 +1,4 @@
-"""What `scaler deploy` prints of a rollout and of a standing. Pure."""
+"""The output of `scaler deploy` about a rollout and about a state. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scaler.tools.deployed.standing import Ladder, Part, Standing
 
 
 def planned(rollout: Rollout, *, namespace: str = "") -> Iterator[str]:
-    """What a dry run shows. `namespace`: the one that would be created, too."""
+    """The output of a dry run. `namespace`: the one that would be created, too."""
     if namespace:
         yield f"Namespace {namespace}: would be created"
         yield "The API server checks no objects in a namespace that is not there: one may still be refused."
@@ -27,7 +27,7 @@ def planned(rollout: Rollout, *, namespace: str = "") -> Iterator[str]:
 
 
 def kept_by_pods(rollout: Rollout) -> Iterator[str]:
-    """Which jobs change and have pods that do not: nobody replaces a pod of an AscendJob for its template."""
+    """Jobs that change while their pods do not: no controller replaces a pod of an AscendJob for a new template."""
     jobs = [change for change in rollout.changes if change.resource == ASCEND_JOBS and _pods_differ(change)]
     if jobs:
         names = ", ".join(job.name for job in jobs)
@@ -49,7 +49,7 @@ def changed(change: Change) -> str:
 
 
 def difference(change: Change) -> Iterator[str]:
-    """A new object whole, a changed one as a diff."""
+    """A new object as a whole, a changed one as a diff."""
     if change.before is None:
         yield from (f"  {line}" for line in document(change.body).splitlines())
     elif change.after is not None and change.is_needed:
@@ -57,7 +57,7 @@ def difference(change: Change) -> Iterator[str]:
 
 
 def told(found: Standing) -> Iterator[str]:
-    """`scaler deploy status`."""
+    """The output of `scaler deploy status`."""
     yield f"{found.name} in namespace {found.namespace}: {'available' if found.available else 'NOT available'}"
     for ladder in found.ladders:
         yield from _of_ladder(ladder)

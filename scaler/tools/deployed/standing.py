@@ -1,4 +1,4 @@
-"""How a service stands: each object that was made for it, its ratios, and whether it is available. Reads only."""
+"""The state of a service: each object made for it, its ratios, and whether it is available. Reads only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COMPONENTS = ("engine", "decoder", "router")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One object. `wanted` and `ready` pods are None where it makes none; `elastic`: it names a rule."""
+    """One object. `wanted` and `ready` pods are None if it makes none; `elastic`: it names a rule."""
 
     kind: str
     name: str
@@ -41,7 +41,7 @@ class Part(msgspec.Struct, frozen=True):
     state: str = "there"
     why: str = ""
     behind: str = ""
-    """What of its last change has not come about yet, though its pods may be ready: they are those before it."""
+    """The part of its last change that is not done yet, although pods may be ready: these are the former ones."""
 
     @property
     def is_complete(self) -> bool:
@@ -49,7 +49,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Ladder(msgspec.Struct, frozen=True):
-    """What the scaler says of the service. `reached`: the step that runs, -1 below the smallest."""
+    """The scaler's status of the service. `reached`: the step that runs, -1 below the smallest."""
 
     name: str
     available: bool
@@ -59,7 +59,7 @@ class Ladder(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Of a whole service. `serves`: one of its ratios runs; `notes`: what whoever reads the rest has to know first."""
+    """A whole service. `serves`: one of its ratios runs; `notes`: limits of the answer."""
 
     name: str
     namespace: str
@@ -70,7 +70,7 @@ class Standing(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     def waits(self) -> Iterator[str]:
-        """What stands between it and being available, with why."""
+        """What prevents the service from being available, with the reason."""
         for ladder in self.ladders:
             if not ladder.available:
                 yield f"not even the smallest ratio runs: {ladder.why or 'the scaler has not said why yet'}"
@@ -81,7 +81,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 async def standing(access: Access, name: str, namespace: str) -> tuple[Standing, Inventory]:
-    """As it is now. Raises KubeError."""
+    """The present state. Raises KubeError."""
     api = access.api
     known, pods, services = await asyncio.gather(
         inventory(api, name, namespace), _listed(access, namespace), _services(access, namespace)
@@ -106,14 +106,14 @@ async def _listed(access: Access, namespace: str) -> list[Object] | None:
 
 
 async def _services(access: Access, namespace: str) -> list[Object] | None:
-    """None where there is no such kind, or it may not be read."""
+    """None without such a kind, or without the right to read it."""
     with suppress(ForbiddenError, NotFoundError):
         return (await access.api.list(ELASTIC_SERVICES, namespace)).items
     return None
 
 
 async def _of_the_scaler(access: Access, namespace: str, services: list[Object] | None) -> list[str]:
-    """Whether anybody follows the rule of this service."""
+    """Notes about a scaler that follows the rule of this service, or its absence."""
     now = access.clock.server()
     if services is None:
         return [_NO_SCALER]
@@ -121,8 +121,8 @@ async def _of_the_scaler(access: Access, namespace: str, services: list[Object] 
 
 
 def _runs(found: Sequence[Found], pods: list[Object] | None) -> bool:
-    """Whether any instance may run: right after a service was deleted and made anew, its ElasticService is still the
-    old one's."""
+    """Whether any instance may run: just after a service was deleted and created again, its ElasticService is still
+    that of the former service."""
     made = pods_of(((one.resource, one.object) for one in found if _is_elastic(one.object)), pods or [])
     return pods is None or any(is_ready(pod) for own in made.values() for pod in own)
 
@@ -132,7 +132,7 @@ def _is_elastic(obj: Object) -> bool:
 
 
 def _parts(found: Sequence[Found], pods: list[Object] | None, *, serves: bool) -> Iterator[Part]:
-    """`serves`: a ratio runs, so that what names a rule need not be whole."""
+    """`serves`: a ratio runs, so an object that names a rule need not be complete."""
     made = pods_of(((one.resource, one.object) for one in found), pods or [])
     for one in found:
         deleted = bool(one.object["metadata"].get("deletionTimestamp"))
@@ -150,7 +150,7 @@ def _parts(found: Sequence[Found], pods: list[Object] | None, *, serves: bool) -
 
 
 def behind_of(one: Found, wanted: int) -> str:
-    """What of the last change is still to come, as far as the object says."""
+    """The part of the last change that is not done yet, as far as the object shows it."""
     meta, status = one.object["metadata"], at(one.object, "status")
     if "observedGeneration" in status and as_count(status["observedGeneration"]) < as_count(meta.get("generation")):
         return "its controller has not seen the last change yet"
@@ -160,7 +160,7 @@ def behind_of(one: Found, wanted: int) -> str:
 
 
 def _ready_of(one: Found) -> int:
-    """What an object says of its pods, where they may not be read."""
+    """Ready pods according to the object, without the right to read pods."""
     status = at(one.object, "status")
     return as_count(status.get("readyReplicas"))
 
@@ -179,7 +179,7 @@ def _no_pods(one: Found) -> str:
 
 
 def wanted_of(one: Found) -> int:
-    """Pods, by the object's spec."""
+    """Pods according to the object's spec."""
     spec = at(one.object, "spec")
     if one.resource == ASCEND_JOBS:
         return sum(as_count(at(each).get("replicas")) for each in at(spec, "replicaSpecs").values())

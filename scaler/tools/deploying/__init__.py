@@ -1,1 +1,1 @@
-"""Makes the objects of a service out of one short file. No part of it talks to a cluster (scaler.tools.deploy does)."""
+"""Makes the objects of a service from one short file, without a cluster (scaler.tools.deploy applies them)."""

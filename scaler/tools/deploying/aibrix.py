@@ -9,22 +9,22 @@ from scaler.tools.deploying.parts import given, node_faults, npus, part, replace
 from scaler.tools.deploying.source import Fault
 
 PORT = 8080
-"""The first; each data parallel rank of a pod has the next."""
+"""Port of the first data parallel rank of a pod; each further rank has the next port."""
 MAX_PODS = 10_000
-"""Each gets a Service."""
+"""Limit of pods: each gets a Service."""
 _POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 _SCRIPTS = {"name": "scripts", "hostPath": {"path": "/scripts"}}
 _MOUNTED_SCRIPTS = {"name": "scripts", "mountPath": "/scripts"}
 
 
 def groups(file: File) -> list[Group]:
-    """What the rule counts."""
+    """The groups of the rule."""
     service = part(file.storm_service)
     return [Group(name, name, role.replicas, role.pod_group_size) for name, role in _roles(service)]
 
 
 def faults(file: File, elastic: Elastic | None) -> list[Fault]:
-    """What cannot be."""
+    """Combinations that are impossible."""
     service = part(file.storm_service)
     found: list[Fault] = []
     for name, role in _roles(service):
@@ -50,7 +50,7 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
 
 
 def objects(file: File, elastic: Elastic | None) -> tuple[Object, ...]:
-    """In the order in which they are applied."""
+    """The objects in the order of their writes."""
     service = part(file.storm_service)
     roles = [_role(name, service, elastic) for name, _ in _roles(service)]
     if service.routing is not None:
@@ -118,7 +118,7 @@ def _role(name: str, service: StormService, elastic: Elastic | None) -> Object:
 
 
 def _together(name: str, service: StormService) -> int:
-    """So many pods start together, as the deployer has it."""
+    """How many pods start together, as in the deployer."""
     role: Role = getattr(service, name)
     other = service.decode if name == "prefill" else service.prefill
     if role.pod_group_size > 1:
@@ -147,7 +147,7 @@ def _container(name: str, role: Role, service: StormService) -> Object:
         "env": [_POD_IP, *replaced(env, {})],
         "volumeMounts": [
             {"name": "model", "mountPath": "/mnt/models"},
-            {"name": "shared-mem", "mountPath": "/dev/shm"},  # noqa: S108 - of the container
+            {"name": "shared-mem", "mountPath": "/dev/shm"},  # noqa: S108 - inside the container
             _MOUNTED_SCRIPTS,
             {"name": "hccn", "mountPath": "/etc/hccn.conf"},
         ],
@@ -190,7 +190,7 @@ def _routing(service: StormService, routing: Routing) -> Object:
 
 
 def _services(file: File, name: str, role: Role) -> list[Object]:
-    """One for each pod; where the ranks of an instance have one port together, one for its first pod."""
+    """One Service per pod; if the ranks of an instance share one port, one for its first pod."""
     together = part(file.storm_service).distributed_dp is False
     pods = 1 if together else role.pod_group_size
     ports = 1 if together else role.dp_size // role.pod_group_size

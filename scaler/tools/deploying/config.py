@@ -14,12 +14,12 @@ from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.tools.deploying.source import Scalar
 
 SECTIONS = {"ome": "inference_service", "aibrix": "storm_service", "mindie-motor": "motor_service"}
-"""Platform -> the section that describes a service for it."""
+"""Platform -> the section of a short file about its service."""
 PLATFORMS = tuple(SECTIONS)
 MAX_NPUS = 16
-"""No node has more."""
+"""The most that any node has."""
 MAX_REPLICAS = 64
-"""OME components, as in the deployer."""
+"""Limit of OME components, as in the deployer."""
 MAX_PODS_OF_INSTANCE = 128
 """Pods of an instance, as in the deployer."""
 MAX_PARALLEL = 4096
@@ -36,7 +36,7 @@ _PATH = re.compile(r"/[^:\s]{0,4000}")
 
 
 def _text(value: Any) -> Any:
-    """A text; a number or truth value as the deployer writes it, where nobody can mistake it."""
+    """A text; also a number or truth value as the deployer writes it, if its meaning is certain."""
     if value is None:
         raise ValueError('has no value|write "" for an empty text')
     if not isinstance(value, Scalar):
@@ -76,7 +76,7 @@ def _name(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A text that is needed and stands on one line."""
+    """A required text on one line."""
     value = _text(value)
     if isinstance(value, str) and (not value.strip() or len(value) > 4096 or not value.isprintable()):
         raise ValueError(f"a text of one line is needed here, found {_short(value)}")

@@ -1,4 +1,4 @@
-"""What makes a service elastic: its rule, and the labels and the gate of what counts as an instance."""
+"""The elastic part of a service: its rule, and the labels and the gate of its instances."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from scaler.tools.deploying.source import Fault, Scalar
 _SHORT = re.compile(r"([0-9]{1,5})[pP]([0-9]{1,5})[dD]")
 _WHOLE = re.compile(r"[0-9]{1,5}")
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
-"""Annotation of pods: how many Volcano starts together. Of an elastic service: those of one instance."""
+"""Annotation of pods: how many pods Volcano starts together. In an elastic service: those of one instance."""
 
 
 class Group(NamedTuple):
-    """Instances that are alike."""
+    """Instances of the same role."""
 
     role: str
-    """As the file calls it in `ratios:`: prefill, decode, engine."""
+    """The name in `ratios:` of the file: prefill, decode, engine."""
     name: str
-    """As the rule calls it."""
+    """The name in the rule."""
     instances: int
     pods: int
-    """Of an instance."""
+    """Pods of an instance."""
 
 
 class Elastic(NamedTuple):
-    """The rule of a service, and who belongs to it."""
+    """The rule of a service, and the groups in it."""
 
     rule: str
     """Name of its ConfigMap."""
@@ -45,17 +45,17 @@ class Elastic(NamedTuple):
     config_map: Object
 
     def labels(self, role: str) -> dict[str, str]:
-        """Of the instances of a role."""
+        """Labels of the instances of a role."""
         return {RULE_LABEL: self.rule, GROUP_LABEL: self.groups[role], JOB_ID_LABEL: self.job_id}
 
     @property
     def gates(self) -> list[Object]:
-        """Of their pods."""
+        """Gates of their pods."""
         return [{"name": GATE}]
 
 
 def elastic_of(file: File, groups: Sequence[Group], rule: str) -> tuple[Elastic | None, list[Fault]]:
-    """None where the file has no ratios; and what is wrong with them."""
+    """The elastic part, None if the file has no ratios; and the faults of the ratios."""
     written = file.ratios
     if written is None:
         return None, []
@@ -78,7 +78,7 @@ def elastic_of(file: File, groups: Sequence[Group], rule: str) -> tuple[Elastic 
 
 
 def _text(document: Object) -> str:
-    """A ratio on each line, for those who read it in the cluster."""
+    """The document with one ratio per line, for people who read it in the cluster."""
     ratios = ",\n".join(f"    {json.dumps(one)}" for one in document[LIST])
     return f'{{\n  "version": {json.dumps(document["version"])},\n  "{LIST}": [\n{ratios}\n  ]\n}}\n'
 
@@ -97,7 +97,7 @@ def _entry(counts: dict[str, int], groups: Sequence[Group]) -> Object:
 
 
 def _counts(item: Any, number: int, groups: Sequence[Group], faults: list[Fault]) -> dict[str, int]:
-    """Instances of each role that a ratio asks for; what cannot be read is a fault."""
+    """Instances of each role in a ratio; unreadable values are faults."""
     roles = [group.role for group in groups]
     if isinstance(item, str) and len(roles) == 2 and (found := _SHORT.fullmatch(item)):
         return dict(zip(roles, map(int, found.groups()), strict=True))
@@ -130,7 +130,7 @@ def _example(roles: Sequence[str]) -> str:
 
 
 def _placed(fault: finding.Finding, groups: Sequence[Group]) -> Fault:
-    """A fault of the rule, at the place in the file that it was made of."""
+    """A fault of the rule, at the place in the file that the value comes from."""
     path = fault.path
     if len(path) < 2:
         return Fault(("ratios",), fault.message, fault.hint)

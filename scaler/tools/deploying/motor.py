@@ -1,6 +1,6 @@
-"""AscendJobs of MindIE Motor: controller, coordinator and one for each instance, with what each brings along.
+"""AscendJobs of MindIE Motor: controller, coordinator and one per instance, each with its further objects.
 
-What its own deployer makes of files of its own (scripts and configurations, `NEEDED`) is not made here.
+Objects that MindIE's deployer makes from its own files (scripts and configurations, `NEEDED`) are not made here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEEDED = (
     "global-ranktable", "mindie-ms-controller-config", "mindie-ms-coordinator-config",
     "mindie-ms-node-manager-config", "mindie-http-client-ctl-config",
 )  # fmt: skip
-"""ConfigMaps that MindIE's deployer makes of its own files; every pod mounts some of them."""
+"""ConfigMaps that MindIE's deployer makes from its own files; every pod mounts some of them."""
 _NODES = {"800I_A2": (8, "module-910b-8"), "800I_A3": (16, "module-a3-16")}
 """Hardware -> NPUs of a node, and its label accelerator-type."""
 _LOGS = "/root/mindie"
@@ -41,7 +41,7 @@ _DROPPED = {"capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "Runti
 
 
 class _Kind(NamedTuple):
-    """Prefill or decode, as MindIE tells them apart."""
+    """Prefill or decode, with MindIE's names."""
 
     letter: str
     group: str
@@ -54,7 +54,7 @@ _KINDS = {"prefill": _Kind("p", "group0", "0", "low", 1), "decode": _Kind("d", "
 
 
 def groups(file: File) -> list[Group]:
-    """What the rule counts."""
+    """The groups of the rule."""
     service = part(file.motor_service)
     found: list[Group] = []
     for role, kind in _KINDS.items():
@@ -64,7 +64,7 @@ def groups(file: File) -> list[Group]:
 
 
 def faults(file: File, elastic: Elastic | None) -> list[Fault]:
-    """What cannot be."""
+    """Combinations that are impossible."""
     service = part(file.motor_service)
     most, found = _NODES[service.hardware][0], []
     for role in _KINDS:
@@ -82,7 +82,7 @@ def faults(file: File, elastic: Elastic | None) -> list[Fault]:
 
 
 def objects(file: File, elastic: Elastic | None) -> tuple[Object, ...]:
-    """In the order in which they are applied."""
+    """The objects in the order of their writes."""
     service, rule = part(file.motor_service), part(elastic)
     made = [_coordinator(file, service), _entrance(file, service), _controller(file, service)]
     for role in _KINDS:
@@ -188,7 +188,7 @@ def _server(file: File, role: str, tail: str, *, worker: bool) -> Object:
         {"name": "queue-schedule", "mountPath": "/var/queue_schedule"},
         {"name": "weight-mount-path", "mountPath": service.model_path},
         *_MOUNTED_EVERYWHERE,
-        {"name": "dshm", "mountPath": "/dev/shm"},  # noqa: S108 - of the container
+        {"name": "dshm", "mountPath": "/dev/shm"},  # noqa: S108 - inside the container
         {"name": f"ascend-910-config-{tail}", "mountPath": "/user/serverid/devindex/config/hccl"},
         {"name": "hccn-conf", "mountPath": "/etc/hccn.conf", "readOnly": True},
     ]
@@ -233,7 +233,7 @@ def _controller(file: File, service: MotorService) -> Object:
 def _manager(
     file: File, service: MotorService, name: str, own: dict[str, tuple[str, int]], resources: Object
 ) -> Object:
-    """MindIE's controller or coordinator: no instance, so without the labels of the rule."""
+    """MindIE's controller or coordinator: no instance, so it has no labels of the rule."""
     app, other = f"mindie-ms-{name}", "controller" if name == "coordinator" else "coordinator"
     conf = {"mindie-ms-controller-config": ("ms_controller.json", _READ), **own}
     mounts, volumes = _files({**conf, **_COMMON, **_SCRIPTS})
@@ -302,7 +302,7 @@ _APART = {
 
 
 def _everywhere(service: MotorService) -> list[Object]:
-    """Volumes of every pod."""
+    """The volumes of every pod."""
     return [
         _map("global-ranktable", "global-ranktable", _READ),
         {"name": "localtime", "hostPath": {"path": "/etc/localtime"}},
@@ -317,7 +317,7 @@ def _folders(*, data: str, home: str, queue: str, weights: str) -> list[Object]:
 
 
 def _files(maps: dict[str, tuple[str, int]]) -> tuple[list[Any], list[Any]]:
-    """Mounts and volumes of files out of ConfigMaps, each with the mode of its files."""
+    """Mounts and volumes of files from ConfigMaps, each with the mode of its files."""
     mounts = [
         {"name": name, "mountPath": f"/mnt/configmap/{file}", "subPath": file} for name, (file, _) in maps.items()
     ]
@@ -359,7 +359,7 @@ def _probe(arguments: str) -> Object:
 
 
 def _beside(other: str) -> Object:
-    """On nodes without NPUs, not beside the other one where that can be avoided."""
+    """Affinity for nodes without NPUs, if possible not the node of the other component."""
     no_npus = {"key": "accelerator", "operator": "NotIn", "values": ["huawei-Ascend910"]}
     selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": [other]}]}
     term = {"weight": 100, "podAffinityTerm": {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}}

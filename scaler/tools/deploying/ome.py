@@ -22,11 +22,11 @@ _PROBES = {
     "startup": ("/startup", 10, 5, 10),
 }
 _ROLLOUT = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}
-"""With OME's own, maxUnavailable 0, no rollout ends while an instance is held."""
+"""With OME's default, maxUnavailable 0, no rollout ends while an instance is held."""
 
 
 def groups(file: File) -> list[Group]:
-    """What the rule counts."""
+    """The groups of the rule."""
     service = part(file.inference_service)
     named = (
         [("prefill", service.engine), ("decode", service.decoder)] if service.decoder else [("engine", service.engine)]
@@ -35,7 +35,7 @@ def groups(file: File) -> list[Group]:
 
 
 def faults(file: File, elastic: Elastic | None) -> list[Fault]:
-    """What cannot be."""
+    """Combinations that are impossible."""
     service = part(file.inference_service)
     found: list[Fault] = []
     for name, one in (("engine", service.engine), ("decoder", service.decoder), ("router", service.router)):
@@ -64,7 +64,7 @@ def _component_faults(at: Path, one: Component, elastic: Elastic | None) -> list
 
 
 def objects(file: File, elastic: Elastic | None) -> tuple[Object, ...]:
-    """In the order in which they are applied."""
+    """The objects in the order of their writes."""
     service = part(file.inference_service)
     labels = [elastic.labels(group.role) if elastic else {} for group in groups(file)]
     spec: Object = {"model": {"name": service.model_name}}
@@ -87,7 +87,7 @@ def objects(file: File, elastic: Elastic | None) -> tuple[Object, ...]:
 
 
 def _component(file: File, one: Component, labels: dict[str, str], elastic: Elastic | None) -> Object:
-    """With labels of its group: elastic, each instance by itself."""
+    """A component with the labels of its group; in an elastic service each instance starts by itself."""
     pod = {
         "schedulerName": "volcano",
         **({"schedulingGates": elastic.gates} if elastic else {}),

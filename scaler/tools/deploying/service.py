@@ -1,6 +1,6 @@
-"""A short file that describes a service, and the Kubernetes objects that it means. Text in, objects out.
+"""A short file about a service, and the Kubernetes objects made from it. Text in, objects out.
 
-Must not: talk to a cluster or read files. The same text always means the same objects.
+Must not: talk to a cluster or read files. The same text always gives the same objects.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _MAKERS: dict[str, Any] = {"ome": ome, "aibrix": aibrix, "mindie-motor": motor}
 
 
 class Service(NamedTuple):
-    """A service, ready to be applied."""
+    """A service with its objects."""
 
     name: str
     namespace: str
     platform: str
     """`ome`, `aibrix` or `mindie-motor`."""
     objects: tuple[Object, ...]
-    """In the order in which they are to be applied, each with apiVersion, kind, metadata.name and, where it has one,
-    its namespace."""
+    """In the order of their writes, each with apiVersion, kind, metadata.name and, unless cluster-scoped, its
+    namespace."""
 
 
 def read_service(text: str | bytes, *, framework: str | None = None) -> Service:
-    """The service that a file describes. Raises ConfigError with every mistake and its place.
+    """The service of a file. Raises ConfigError with every mistake and its place.
 
-    `framework`: what MindCluster's deployer takes from the variable SERVING_FRAMEWORK; None to tell by the file.
+    `framework`: the value of the deployer's variable SERVING_FRAMEWORK; None: the file decides.
     """
     source = read_source(text)
     platform = _platform(source, framework)
@@ -53,7 +53,7 @@ def read_service(text: str | bytes, *, framework: str | None = None) -> Service:
 
 
 def _platform(source: Source, framework: str | None) -> str:
-    """What the caller says, or the file, or which section it has."""
+    """The platform given by the caller, by the file, or by the section that the file has."""
     written = source.text_at("platform")
     for path, name in ((("platform",), written), ((), framework)):
         if name is not None and name not in PLATFORMS:
@@ -64,7 +64,7 @@ def _platform(source: Source, framework: str | None) -> str:
         source.refuse(Fault(("platform",), f"{written} is not {framework}, which SERVING_FRAMEWORK says", "unset it"))
     present = [platform for platform, section in SECTIONS.items() if section in source.keys]
     if not (framework or written or present):
-        source.validated(File, without=())  # a section with a mistake in its name is told as what it is
+        source.validated(File, without=())  # a misspelt section name is reported as such
         hint = "add one of " + ", ".join(SECTIONS.values())
         source.refuse(Fault((), "no section says what to deploy", hint))
     if not (framework or written) and len(present) > 1:
@@ -73,7 +73,7 @@ def _platform(source: Source, framework: str | None) -> str:
 
 
 def _refused_names(objects: tuple[Object, ...]) -> list[Fault]:
-    """Names that become too long with what is put behind them."""
+    """Faults of names that become too long with their suffix."""
     path: Path = ("app_name",)
     long = [name for obj in objects if len(name := obj["metadata"]["name"]) > _most(obj["kind"])]
     return [Fault(path, f"it makes the name {name}, of {len(name)} characters", "shorten it") for name in long[:1]]

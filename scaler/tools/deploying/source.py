@@ -1,6 +1,6 @@
-"""The text of a short file: YAML, read strictly, each value with its place, and what is wrong with it in words.
+"""The text of a short file: YAML, read strictly, each value with its place, and its mistakes in words.
 
-Strict: no name twice, no merge or alias that grows, bounded in size and depth. Must not know what the keys mean.
+Strict: no duplicate names, no merge or alias that grows, bounded in size and depth. Must not know the meaning of keys.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from scaler.tools.linting.position import Lines
 MAX_BYTES = 256 * 1024
 """Of a file. The shipped ones have 3 KiB."""
 MAX_MEMBERS = 1_000
-"""Of one mapping or list."""
+"""Members of one mapping or list."""
 MAX_ENTRIES = 50_000
-"""Of all together, what is merged counted each time."""
+"""Members of all mappings and lists together; merged ones count each time."""
 MAX_DEPTH = 100
-"""Of what contains or merges what."""
+"""Levels of mappings and lists, also by merging."""
 MOST = 50
-"""Findings that are told."""
+"""Findings that are printed."""
 
 M = TypeVar("M", bound=BaseModel)
 _MERGE = "tag:yaml.org,2002:merge"
@@ -39,11 +39,11 @@ class ConfigFinding(NamedTuple):
     line: int
     column: int
     path: str
-    """The keys that lead there, with dots between them; "" for the file."""
+    """The keys to the place, separated by dots; "" for the file."""
     what: str
     """What is wrong."""
     how: str
-    """How to mend it; "" where `what` says it."""
+    """The correction; "" when `what` includes it."""
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path else ""
@@ -67,14 +67,14 @@ class Fault(NamedTuple):
 
 
 class Scalar(str):
-    """A plain scalar that YAML reads as something else than text; the text is what stands there."""
+    """A plain scalar that YAML reads as another type than text; its value is the text as written."""
 
     __slots__ = ("meaning",)
     meaning: Any
 
 
 class Source:
-    """A mapping that was read, and the places of all that is in it."""
+    """A mapping, and the places of all values in it."""
 
     def __init__(self, lines: Lines, root: Value, data: dict[str, Any]) -> None:
         self._lines = lines
@@ -83,7 +83,7 @@ class Source:
 
     @property
     def keys(self) -> Collection[str]:
-        """Of the top level, those without a value left out."""
+        """Keys of the top level, except for those without a value."""
         return [key for key, value in self._data.items() if value is not None]
 
     def text_at(self, key: str) -> str | None:
@@ -92,7 +92,7 @@ class Source:
         return str(value) if isinstance(value, str) else None
 
     def validated(self, model: type[M], *, without: Collection[str]) -> M:
-        """What the model makes of it, without some keys of the top level. Raises ConfigError."""
+        """The model's value, without some keys of the top level. Raises ConfigError."""
         try:
             return model.model_validate({key: self._data[key] for key in self._data if key not in without})
         except ValidationError as error:
@@ -100,7 +100,7 @@ class Source:
         raise ConfigError([self._finding(fault) for fault in found])
 
     def refuse(self, *faults: Fault) -> None:
-        """Raises ConfigError where there is any."""
+        """Raises ConfigError if there is any fault."""
         if faults:
             raise ConfigError([self._finding(fault) for fault in faults])
 
@@ -141,7 +141,7 @@ def _member(here: Value, step: str | int) -> tuple[Value, Value] | None:
 
 
 def read_source(text: str | bytes) -> Source:
-    """Raises ConfigError where it is no YAML, no single mapping, or too much of it."""
+    """The source. Raises ConfigError if the text is no YAML, not one mapping, or too large."""
     text = _decoded(text)
     lines, (roots, broken) = Lines(text), values(text, "")
     if broken:
@@ -162,7 +162,7 @@ def read_source(text: str | bytes) -> Source:
 
 
 def _decoded(text: str | bytes) -> str:
-    """Raises ConfigError where it is too long or no UTF-8 (half of a character included)."""
+    """The text. Raises ConfigError if it is too long or no UTF-8 (also if cut inside a character)."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
         raise ConfigError([ConfigFinding(1, 1, "", f"{len(data):,} bytes are more than {MAX_BYTES:,}", "shorten it")])
@@ -176,7 +176,7 @@ def _decoded(text: str | bytes) -> str:
 
 
 class _Reader:
-    """Makes dicts, lists and texts of values, each value once, and notes what is wrong with them."""
+    """Makes dicts, lists and texts from values, each value once, and collects their mistakes."""
 
     def __init__(self, lines: Lines) -> None:
         self.findings: list[ConfigFinding] = []
@@ -186,7 +186,7 @@ class _Reader:
         self._entries = 0
 
     def data(self, value: Value, path: Path) -> Any:
-        """None, a text, a Scalar, or a list or dict of such."""
+        """None, a text, a Scalar, or a list or dict of these."""
         if value.kind == "scalar":
             return _scalar(value)
         if id(value) in self._open or len(self._open) > MAX_DEPTH or self._entries > MAX_ENTRIES:
@@ -222,7 +222,7 @@ class _Reader:
         return made
 
     def _merged(self, value: Value, path: Path) -> dict[str, Any]:
-        """What `<<` takes over; of several the first wins."""
+        """The members that `<<` merges; of several the first wins."""
         found: dict[str, Any] = {}
         for one in value.items if value.kind == "list" else [value]:
             data = self.data(one, path)
@@ -248,7 +248,7 @@ def _scalar(value: Value) -> Any:
 
 
 def _meaning(text: str) -> Any:
-    """What YAML makes of a plain scalar; itself where that cannot be said."""
+    """YAML's value of a plain scalar; the text itself if there is no such value."""
     try:
         return yaml.safe_load(text) if len(text) < 100 else text
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError):

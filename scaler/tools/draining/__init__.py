@@ -1,1 +1,1 @@
-"""What a drain of nodes would do to services; nothing is drained here."""
+"""The effect of a drain of nodes on services; no node is drained here."""

@@ -1,4 +1,4 @@
-"""What a drain would evict of some nodes, and which disruption budget refuses what. Pure but for the listing."""
+"""The pods of some nodes that a drain would evict, and the disruption budgets that refuse. Pure but for the listing."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Evictions(msgspec.Struct, frozen=True):
     """The pods of some nodes. Names are NAMESPACE/NAME."""
 
     pods: tuple[str, ...]
-    """What would be evicted."""
+    """Pods that would be evicted."""
     stay: int
-    """Pods of DaemonSets: they come again at once, and are left alone."""
+    """Pods of DaemonSets: they return at once, so a drain ignores them."""
     local: int
-    """Of `pods`, those with emptyDir volumes: they lose what is in them."""
+    """Of `pods`, those with emptyDir volumes: the content is lost."""
     bare: tuple[str, ...]
-    """Of `pods`, those that nothing makes again."""
+    """Of `pods`, those without a controller that makes them again."""
     refused: tuple[str, ...]
-    """What the budgets do not allow now, in words."""
+    """Evictions that budgets do not allow now, in words."""
 
 
 async def evictions(api: KubeApi, nodes: Iterable[str]) -> Evictions:
-    """Raises KubeError where pods may not be read."""
+    """The evictions. Raises KubeError if pods may not be read."""
     found = [
         pod for name in nodes for pod in (await api.list(PODS, field_selector=f"spec.nodeName={name}")).items
     ]  # fmt: skip
@@ -41,7 +41,7 @@ async def evictions(api: KubeApi, nodes: Iterable[str]) -> Evictions:
 
 
 async def _budgets(api: KubeApi, namespaces: Iterable[str]) -> list[Object] | None:
-    """None where they may not be read."""
+    """None if budgets may not be read."""
     try:
         return [budget for name in sorted(namespaces) for budget in (await api.list(DISRUPTION_BUDGETS, name)).items]
     except ForbiddenError:
@@ -49,7 +49,7 @@ async def _budgets(api: KubeApi, namespaces: Iterable[str]) -> list[Object] | No
 
 
 def judged(pods: Sequence[Object], budgets: Sequence[Object] | None) -> Evictions:
-    """`budgets` are those of the namespaces of these pods; None = not known."""
+    """The evictions, given the budgets of the namespaces of these pods; None = unknown."""
     evicted = [pod for pod in pods if _maker(pod) != "DaemonSet"]
     return Evictions(
         pods=tuple(map(_name, evicted)),
@@ -84,14 +84,14 @@ def _covers(budget: Object, pod: Object) -> bool:
 
 
 def _counts(pod: Object) -> bool:
-    """Pods that have ended, or go already, or that a kubelet has from a file, are not evicted."""
+    """Whether a pod is evicted: not if it has ended, is being deleted, or comes from a file of the kubelet."""
     meta = at(pod, "metadata")
     ended = at(pod, "status").get("phase") in _ENDED
     return not (ended or "deletionTimestamp" in meta or _MIRROR in at(meta, "annotations"))
 
 
 def _maker(pod: Object) -> str:
-    """The kind of what controls it, "" for none."""
+    """The kind of its controller, "" for none."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return next((as_text(owner.get("kind")) for owner in owners if owner.get("controller")), "")
 

@@ -1,8 +1,8 @@
-"""What becomes of the services of a cluster when nodes are drained: decided by the controller's own function, pass by
-pass, until nothing changes. Pure.
+"""The effect of a drain of nodes on the services of a cluster: decided by the controller's own function, pass by pass,
+until nothing changes. Pure.
 
-An instance with a pod on such a node ends whole: what is left of it serves nobody. Must not add rules of its own; the
-scheduler that it stands in for puts each pod where least is left over, and pods are made and start at once.
+An instance with a pod on such a node ends whole: its other pods serve no requests. Must not add rules of its own; the
+simulated scheduler puts each pod on the node where least room is left over, and pods are created and start at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scaler.tools.whatif import MOST_PASSES, TICK, Ground, Seats, ratio_of
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How a service stands: running instances of each group, and the largest ratio that they make; -1 = none."""
+    """The state of a service: running instances per group, and the largest ratio that they make; -1 = none."""
 
     counts: dict[str, int]
     ratio: int
@@ -33,23 +33,23 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """One service that loses something, or gets or gives something because of that."""
+    """One service that loses instances, or gains or gives some as a consequence."""
 
     service: str
     ratios: int
-    """How many its rule has; 0 = it has none."""
+    """Number of ratios of its rule; 0 = it has none."""
     now: Standing
     then: Standing
-    """When the pods have gone and nothing has started in their place."""
+    """After the pods are gone and before any instance has started."""
     later: Standing
     """When nothing changes any more."""
     ends: tuple[str, ...]
     evicted: tuple[str, ...]
-    """Instances that end elsewhere, to make room for somebody's minimum."""
+    """Instances that end on other nodes, to make room for a minimum."""
     starts: dict[str, tuple[str, ...]]
-    """Instances that start, and on which nodes."""
+    """Instances that start, and their nodes."""
     held: tuple[str, ...]
-    """Why those do not start that ended, in words."""
+    """Why ended instances do not start again, in words."""
 
     @property
     def loses_minimum(self) -> bool:
@@ -57,7 +57,7 @@ class Fate(msgspec.Struct, frozen=True):
 
 
 class _Present:
-    """One service of the cluster on its way, from what it is when the pods have gone."""
+    """One service during the passes, beginning after its pods are gone."""
 
     def __init__(self, service: Service, plan: Plan, nodes: Set[str]) -> None:
         self.service = service
@@ -77,12 +77,12 @@ class _Present:
 
     @property
     def running(self) -> Set[str]:
-        """Those that started here."""
+        """Instances that started during the passes."""
         return self.seats.keys()
 
     @property
     def stays(self) -> set[str]:
-        """Those that ran before and still do."""
+        """Instances that ran before and still run."""
         return self.now - {one.uid for one in self.ends} - set(self.evicted)
 
     def seen(self) -> Service:
@@ -101,7 +101,7 @@ class _Present:
         return one
 
     def follow(self, made: Plan, ground: Ground) -> bool:
-        """Do what the plan says; whether that was anything."""
+        """Carry out the plan; True if it changed anything."""
         self.plan, done = made, False
         for action in made.actions:
             one = self.instances.get(action.uid)
@@ -122,7 +122,7 @@ class _Present:
 
 
 def _held(one: Instance) -> Instance:
-    """The same without its pods; where others make them, they come again with the gate."""
+    """The instance without pods; if others make them, new ones have the gate."""
     again = 0 if one.made_by_us else one.expected
     return msgspec.structs.replace(
         one, pods=again, gated=again, bound=0, running=0, ready=0, ended=0, terminating=0, crashing=0, faulty=0,
@@ -137,7 +137,7 @@ def leave(ground: Ground, seats: Seats) -> None:
 
 
 def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
-    """What becomes of each service that a drain of these nodes touches, by namespace and name."""
+    """The effect on each service that a drain of these nodes touches, by namespace and name."""
     found = [
         _Present(service, plan, nodes) for service, plan in zip(world.services, decision.plans, strict=True)
     ]  # fmt: skip
@@ -166,7 +166,7 @@ def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
 
 
 def _closed(known: Nodes, names: Set[str]) -> Nodes:
-    """The nodes as a drain leaves them: these take no pods."""
+    """The nodes after a drain: these take no pods."""
     nodes = [msgspec.structs.replace(node, cordoned=node.cordoned or node.name in names) for node in known.nodes]
     return Nodes(known.resources, tuple(nodes))
 

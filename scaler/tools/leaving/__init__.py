@@ -1,1 +1,1 @@
-"""Taking an install of the scaler out of a cluster so that no pod stays behind its gate."""
+"""Removes an install of the scaler from a cluster so that no pod stays behind its gate."""

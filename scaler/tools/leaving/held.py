@@ -1,4 +1,4 @@
-"""Pods behind our gate: which there are, and how one is released. Only our gate is taken off; no pod is deleted."""
+"""Pods with our gate, and their release: only our gate is removed, no pod is deleted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LAB
 from scaler.tools.leaving.install import Install, listed
 
 AT_ONCE = 16
-"""Requests under way at a time."""
+"""Requests at the same time."""
 
 
 class _Gate(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HeldPod(msgspec.Struct, frozen=True):
-    """As much of a pod as this needs."""
+    """The fields of a pod that are needed here."""
 
     metadata: _Meta
     spec: _Spec
@@ -53,7 +53,7 @@ class HeldPod(msgspec.Struct, frozen=True):
 
 
 async def held_pods(api: KubeApi, install: Install) -> list[HeldPod]:
-    """Those that the install would have released, by service, the oldest first. Raises KubeError."""
+    """Pods that the install would have released, by service, the oldest first. Raises KubeError."""
     found: list[HeldPod] = []
     for namespace in install.governs or (None,):
         pods = listed(api, PODS, namespace, field_selector="spec.nodeName=", decode=HeldPod)
@@ -62,7 +62,7 @@ async def held_pods(api: KubeApi, install: Install) -> list[HeldPod]:
 
 
 def _patch(pod: HeldPod, metadata: Object) -> Object:
-    """Our gate only, and the deletion cost that pods have while they are held."""
+    """The patch that removes only our gate, and the deletion cost of held pods."""
     if pod.metadata.annotations.get(DELETION_COST) == HELD_COST:
         metadata = {**metadata, "annotations": {DELETION_COST: None}}
     gates = {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
@@ -70,8 +70,8 @@ def _patch(pod: HeldPod, metadata: Object) -> Object:
 
 
 async def release(api: KubeApi, pods: Sequence[HeldPod]) -> list[tuple[HeldPod, KubeError]]:
-    """Release them all; those that could not be, and why. What has gone meanwhile, or is another pod of the same name,
-    is no failure."""
+    """Release all; returns the pods that failed, with the error. A pod that is gone, or replaced by another one of its
+    name, is no failure."""
     failed: list[tuple[HeldPod, KubeError]] = []
     limit = asyncio.Semaphore(AT_ONCE)
 
@@ -91,7 +91,7 @@ async def release(api: KubeApi, pods: Sequence[HeldPod]) -> list[tuple[HeldPod, 
 
 
 def commands(pods: Iterable[HeldPod]) -> Iterator[str]:
-    """One kubectl command for each pod, under the service and group that it belongs to."""
+    """One kubectl command per pod, below its service and group."""
     service = ""
     for pod in pods:
         if pod.service != service:

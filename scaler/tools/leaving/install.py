@@ -1,4 +1,4 @@
-"""One install of the scaler as it is found in a cluster: what runs, what it governs, what holds pods for it."""
+"""One install of the scaler in a cluster: its processes, the namespaces that it governs, and its admission."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from scaler.tools.cluster.leader import Leader, leaders
 
 USUAL_NAME = "mind-cluster-scaler"
 APP_LABEL = f"app.kubernetes.io/name={USUAL_NAME}"
-"""On the Deployment of every install, and on its pods."""
+"""Label of the Deployment of every install, and of its pods."""
 MUTATING_POLICIES = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", namespaced=False
 )
 ADMISSION = (MUTATING_WEBHOOKS, MUTATING_POLICY_BINDINGS, MUTATING_POLICIES, VALIDATING_WEBHOOKS)
-"""In the order in which they go: first what holds pods, a policy after its binding, last what only checks."""
+"""In the order of deletion: first what adds the gate, a policy after its binding, last what only checks."""
 _PAGE = 500
 
 
 class InstallNotFoundError(Exception):
-    """There is none in that namespace, but others are, or that cannot be read. In words for people."""
+    """There is no install in that namespace, but others exist, or that is unreadable. The message is for people."""
 
 
 class Install(msgspec.Struct, frozen=True):
-    """`deployments` are its own, `leases` what its processes hold; `governs` its namespaces, () for all but those of
-    `others`."""
+    """`deployments` are its own, `leases` those that its processes hold; `governs` its namespaces, () for all except
+    those of `others`."""
 
     namespace: str
     name: str
@@ -62,8 +62,8 @@ class Install(msgspec.Struct, frozen=True):
 
 
 async def find(api: KubeApi, namespace: str) -> Install:
-    """The install of that namespace; others count where a tenant cannot write their Lease. What is left of one whose
-    namespace has gone counts, where no other install is there. Raises KubeError and InstallNotFoundError."""
+    """The install of that namespace; others count only if no tenant can write their Lease. The remains of an install
+    without a namespace count if there is no other install. Raises KubeError and InstallNotFoundError."""
     known = await leaders(api)
     deployments = [one async for one in listed(api, DEPLOYMENTS, namespace, APP_LABEL)]
     own = tuple(leader for leader in known.found if leader.namespace == namespace)
@@ -84,7 +84,7 @@ def _pod_spec(deployment: Object) -> Object:
 
 
 def _governed_by_variable(deployments: Iterable[Object]) -> tuple[str, ...]:
-    """What an install that never led is told to look after."""
+    """The namespaces in the settings of an install that never led."""
     for deployment in deployments:
         for container in _pod_spec(deployment).get("containers") or ():
             for variable in container.get("env") or ():
@@ -94,7 +94,7 @@ def _governed_by_variable(deployments: Iterable[Object]) -> tuple[str, ...]:
 
 
 async def admission_of(api: KubeApi, install: Install) -> list[tuple[Resource, Object]]:
-    """Its webhook configurations and policies, in the order in which they go."""
+    """Its webhook configurations and policies, in the order of deletion."""
     return [
         (resource, one)
         for resource in ADMISSION
@@ -104,13 +104,13 @@ async def admission_of(api: KubeApi, install: Install) -> list[tuple[Resource, O
 
 
 def _names(install: Install) -> tuple[str, ...]:
-    """A suffix of the install's name is one of every name, as kustomize and the chart put it."""
+    """Names with the install's suffix: kustomize and the chart add the suffix to every name."""
     ascend_jobs = f"{USUAL_NAME}-ascendjobs{install.name.removeprefix(USUAL_NAME)}"
     return install.name, ascend_jobs
 
 
 def _is_served_by(configuration: Object, namespace: str) -> bool:
-    """A webhook configuration that asks a Service of this namespace."""
+    """Whether a webhook configuration names a Service of this namespace."""
     return any(
         at(webhook, "clientConfig", "service").get("namespace") == namespace
         for webhook in configuration.get("webhooks") or ()
@@ -118,7 +118,7 @@ def _is_served_by(configuration: Object, namespace: str) -> bool:
 
 
 async def still_gating(api: KubeApi) -> list[str]:
-    """Whatever else may hold pods: configurations about pods that name a rule, policies that set our gate."""
+    """Other objects that may add the gate: configurations about pods that name a rule, policies that set our gate."""
     found = []
     for resource in (MUTATING_WEBHOOKS, MUTATING_POLICIES):
         for one in await _all(api, resource):
@@ -129,13 +129,13 @@ async def still_gating(api: KubeApi) -> list[str]:
 
 
 async def opted_in(api: KubeApi, install: Install) -> list[str]:
-    """The namespaces that it looks after and in which admission holds pods."""
+    """The namespaces that it governs and in which admission holds pods."""
     found = [one["metadata"]["name"] async for one in listed(api, NAMESPACES, None, f"{NAMESPACE_LABEL}=enabled")]
     return sorted(name for name in found if install.looks_after(name))
 
 
 async def _all(api: KubeApi, resource: Resource) -> list[Object]:
-    """None where the API server does not know the kind."""
+    """All objects; none if the API server does not know the kind."""
     try:
         return [one async for one in listed(api, resource, None)]
     except NotFoundError:

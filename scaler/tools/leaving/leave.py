@@ -1,7 +1,7 @@
-"""The steps of leaving, in the order in which a break after any of them strands nothing: what holds new pods goes
-first, the scaler releases until it is stopped, then what is held is released or told. Every step may be done twice.
+"""The steps of an uninstall. An interruption after any step leaves no pod behind the gate: first the gate is no longer
+added, the scaler releases pods until it stops, then pods still held are released or printed. Each step is repeatable.
 
-Writes with the rights of whoever calls. Deletes webhook configurations, policies and budgets of ours, and no pod.
+Writes with the caller's rights. Deletes our webhook configurations, policies and budgets, and no pod.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from scaler.tools.leaving.remains import budgets
 
 POLL = 1.0
 CALM = 3
-"""So many times in a row an answer has to be the same: a cluster may have several API servers, each with a cache."""
+"""Equal answers in a row that are required: a cluster may have several API servers, each with a cache."""
 UNGATED = 60.0
-"""Seconds for all of them to learn that nothing holds pods any more."""
+"""Seconds for all API servers to stop adding the gate."""
 STOPPED = 120.0
 """Seconds for the scaler's processes to end."""
 ROUNDS = 60
-"""Looks for pods that are still held, at most."""
+"""Rounds of looking for held pods, at most."""
 MARGIN = 2.0
 Say = Callable[[str], None]
 
 
 class StuckError(Exception):
-    """It goes no further. In words for people: what is in the way, and what has been done so far."""
+    """A step cannot be completed. The message says what prevents it, and what has been done so far."""
 
 
 class Asks(KubeApi, Protocol):
-    """A KubeApi that also says what would become of an object."""
+    """A KubeApi with a dry run of create."""
 
     async def would_create(self, resource: Resource, namespace: str | None, body: Object) -> Object: ...
 
 
 class Leaving:
-    """One install on its way out."""
+    """The uninstall of one install."""
 
     def __init__(self, api: Asks, install: Install, say: Say) -> None:
         self._api = api
@@ -51,7 +51,7 @@ class Leaving:
         self._say = say
 
     async def let_pods_be_made(self) -> None:
-        """Delete what puts the gate onto pods, and wait until no API server does it any more. Raises StuckError."""
+        """Delete the objects that add the gate to pods, and wait until no API server adds it. Raises StuckError."""
         for resource, one in await admission_of(self._api, self._install):
             name = one["metadata"]["name"]
             try:
@@ -70,7 +70,7 @@ class Leaving:
             )
 
     async def _wait_until_nothing_is_gated(self) -> list[str]:
-        """The namespaces in which new pods still get the gate; none once they do not, `CALM` times in a row."""
+        """The namespaces in which new pods still get the gate; empty once they do not, `CALM` times in a row."""
         end, calm, silent = _now() + UNGATED, 0, set[str]()
         namespaces = await opted_in(self._api, self._install)
         while namespaces:
@@ -86,7 +86,7 @@ class Leaving:
         return left if namespaces else []
 
     async def _is_gated(self, namespace: str) -> bool | None:
-        """None where a pod for a trial is refused; a webhook that does not answer may be ours."""
+        """None if a trial pod is refused; a webhook that does not answer may be ours."""
         try:
             made = await self._api.would_create(PODS, namespace, _trial())
         except StatusError:
@@ -96,7 +96,7 @@ class Leaving:
         return any(gate.get("name") == GATE for gate in made["spec"].get("schedulingGates") or ())
 
     async def stop(self) -> None:
-        """Scale its Deployments to 0, and wait until no process of it is at work. Raises StuckError."""
+        """Scale its Deployments to 0, and wait until none of its processes works. Raises StuckError."""
         for deployment in self._install.deployments:
             name = deployment["metadata"]["name"]
             if at(deployment, "spec").get("replicas") != 0:
@@ -115,7 +115,7 @@ class Leaving:
             await asyncio.sleep(POLL)
 
     async def _pods(self) -> list[str]:
-        """Of the Deployment; one whose node is away ends with its Lease."""
+        """Pods of the Deployment; a process on a lost node ends with its Lease."""
         pods = [one async for one in listed(self._api, PODS, self._install.namespace, APP_LABEL)]
         over = ("Succeeded", "Failed")
         return [
@@ -136,7 +136,8 @@ class Leaving:
         return found
 
     async def let_nodes_be_drained(self) -> None:
-        """Delete the budgets that keep evictions from minimums. One that may not be deleted is among what is left."""
+        """Delete the budgets that refuse evictions of minimums. A budget that may not be deleted is listed as left
+        over."""
         for one in await budgets(self._api, self._install):
             namespace, name = one["metadata"]["namespace"], one["metadata"]["name"]
             with suppress(NotFoundError, ForbiddenError):
@@ -144,7 +145,7 @@ class Leaving:
                 self._say(f"deleted PodDisruptionBudget {namespace}/{name}")
 
     async def release(self) -> list[str]:
-        """Release every pod that is held, until none comes any more. What could not be released, in words."""
+        """Release every held pod, until no new one comes. Returns those that could not be released, in words."""
         done, calm, failed = set[str](), 0, list[tuple[HeldPod, KubeError]]()
         for _ in range(ROUNDS):
             pods = await held_pods(self._api, self._install)
@@ -163,7 +164,7 @@ class Leaving:
         return [f"{_name(pod)} is held: {why.get(pod.metadata.uid, 'it came later')}" for pod in left]
 
     async def tell(self) -> list[str]:
-        """Print the command that releases each pod that is held; nothing is stranded that is not told."""
+        """Print the command that releases each held pod, so that no held pod is forgotten."""
         pods = await held_pods(self._api, self._install)
         self._say(f"{len(pods)} pods are held" + (". To release one:" if pods else ""))
         for line in commands(pods):
@@ -172,7 +173,7 @@ class Leaving:
 
 
 class _Idle:
-    """Which Leases are not renewed: nobody is left who holds them."""
+    """The Leases that are not renewed: their holder is gone."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Any, float]] = {}
@@ -187,7 +188,7 @@ class _Idle:
 
 
 def _trial() -> Object:
-    """A pod that the strictest namespace takes, and that names a rule."""
+    """A pod that the strictest namespace accepts, and that names a rule."""
     small = {"cpu": "1m", "memory": "1Mi"}
     container = {
         "name": "trial", "image": "none", "resources": {"requests": small, "limits": small},

@@ -1,4 +1,4 @@
-"""What stays behind when an install has stopped, and the commands that take it away. Reads only."""
+"""What is left after an install has stopped, and the commands that delete it. Reads only."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 
 
 async def gates_in_templates(api: KubeApi, install: Install) -> list[str]:
-    """Workloads whose pod templates set our gate themselves: their next pods would be held by it for good."""
+    """Workloads with our gate in their own pod templates: their next pods would be held for ever."""
     return [
         f"{resource.kind} {one['metadata']['namespace']}/{one['metadata']['name']}"
         for resource in _TEMPLATES
@@ -56,7 +56,7 @@ async def gates_in_templates(api: KubeApi, install: Install) -> list[str]:
 
 
 async def jobs_without_pods(api: KubeApi, install: Install) -> list[str]:
-    """AscendJobs under a rule that are not made yet: whoever makes pods of AscendJobs has to do it."""
+    """AscendJobs under a rule without pods: another controller has to make them."""
     jobs = [one async for one in _governed(api, ASCEND_JOBS, install) if RULE_LABEL in at(one, "metadata", "labels")]
     if not jobs:
         return []
@@ -70,7 +70,7 @@ async def jobs_without_pods(api: KubeApi, install: Install) -> list[str]:
 
 
 async def _governed(api: KubeApi, resource: Resource, install: Install) -> AsyncIterator[Object]:
-    """Nothing where the kind is not installed or may not be read."""
+    """Objects of a governed namespace; none if the kind is not installed or may not be read."""
     for namespace in install.governs or (None,):
         try:
             async for one in listed(api, resource, namespace):
@@ -81,7 +81,7 @@ async def _governed(api: KubeApi, resource: Resource, install: Install) -> Async
 
 
 async def removal(api: KubeApi, install: Install) -> AsyncIterator[str]:
-    """The commands that delete what is left, one a line."""
+    """The commands that delete what is left, one per line."""
     meta = at(install.deployments[0], "metadata") if install.deployments else {}
     release = at(meta, "annotations").get(_RELEASE)
     if release:
@@ -123,7 +123,8 @@ async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
 
 
 async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
-    """The definition goes with the last install, and all ElasticServices with it."""
+    """The commands for ElasticServices: the last install also deletes the definition, and all ElasticServices with
+    it."""
     if not install.others:
         try:
             await api.get(CUSTOM_RESOURCE_DEFINITIONS, None, _DEFINITION)
@@ -137,13 +138,13 @@ async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
 
 
 async def budgets(api: KubeApi, install: Install) -> list[Object]:
-    """They refuse evictions for good when nobody moves the labels any more."""
+    """The budgets of the install: without the scaler, which moves the labels, they refuse evictions for ever."""
     name = BUDGET + install.name.removeprefix(USUAL_NAME)
     return [one async for one in _governed(api, DISRUPTION_BUDGETS, install) if one["metadata"]["name"] == name]
 
 
 async def _bound(api: KubeApi, resource: Resource, install: Install) -> list[Object]:
-    """Bindings to the account of the install, whoever named them."""
+    """Bindings to the account of the install, of any name."""
     subject = {"kind": "ServiceAccount", "name": install.name, "namespace": install.namespace}
     try:
         found = [one async for one in listed(api, resource, None)]

@@ -1,4 +1,4 @@
-"""May whoever calls do all of it? Asked before anything is changed: half of it would strand what is held."""
+"""Has the caller the rights for all steps? Checked before any change: half an uninstall would leave pods held."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _VALIDATING_POLICIES = Resource(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False
 )
 _GATES = Resource("mind-cluster", "", "gates", "")
-"""Of no API: what the gate guard asks for."""
+"""Not a resource of any API: the gate guard checks the right to it."""
 _GUARD = "group('mind-cluster')"
 
 
 class Right(msgspec.Struct, frozen=True):
-    """One thing that must be allowed; `namespace` "" for all."""
+    """One required right; `namespace` "" for all."""
 
     verb: str
     resource: Resource
@@ -37,7 +37,7 @@ class Right(msgspec.Struct, frozen=True):
 async def missing(
     api: KubeApi, install: Install, admission: Iterable[tuple[Resource, Object]], *, releases: bool
 ) -> list[str]:
-    """In words, what may not be done. Raises KubeError."""
+    """The missing rights, in words. Raises KubeError."""
     wanted = [Right("delete", resource, name=one["metadata"]["name"]) for resource, one in admission]
     wanted += [Right("patch", DEPLOYMENTS, install.namespace, one["metadata"]["name"]) for one in install.deployments]
     wanted += [Right(verb, PODS, namespace) for verb in ("list", "create") for namespace in install.governs or ("",)]
@@ -57,7 +57,7 @@ async def _is_guarded(api: KubeApi) -> bool:
 
 
 async def _is_allowed(api: KubeApi, right: Right) -> bool:
-    """An API server that cannot be asked refuses by itself."""
+    """Whether the caller has the right; True without access reviews: then the request itself is refused."""
     attributes = {
         "verb": right.verb, "group": right.resource.group, "resource": right.resource.plural,
         "namespace": right.namespace, "name": right.name,

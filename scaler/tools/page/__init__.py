@@ -1,1 +1,1 @@
-"""The page of `scaler ui`: a cluster in a browser, with the rights of whoever calls. Changes nothing."""
+"""The page of `scaler ui`: a cluster in a browser, with the caller's rights. Changes nothing."""

@@ -1,6 +1,6 @@
-"""All services at a glance: a row for each, and what happened to it. A row that says the same is the same object.
+"""All services in one table: a row for each, and its history. A row that does not change stays the same object.
 
-What nobody wrote an ElasticService for is decided from what is seen here, with the controller's own code.
+Services without an ElasticService are decided here from what is seen, with the controller's own code.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from scaler.tools.cluster.view import Cluster, ServiceView
 from scaler.tools.page.history import History
 
 MOST_GROUPS = 8
-"""Of one row; `running` and `target` name as many."""
+"""Groups of one row; `running` and `target` have as many."""
 MOST_STEPS = 64
 MOST_NAME, MOST_WORDS = 100, 600
-"""Characters: a condition may hold 32,768, and whoever may write one of them shall not fill everybody's page."""
+"""Characters: a condition may have 32,768, and one author must not fill the page of every user."""
 _OF_RANK = ("Available", "RuleValid", "Degraded", "Complete", "Complete")
-"""The condition that a service is ranked by."""
+"""The condition that decides the rank of a service."""
 Row = dict[str, Any]
 
 
@@ -32,7 +32,7 @@ class _Shown(NamedTuple):
 
 
 class Board:
-    """Call `look` after a change; then `rows` (by `str(ServiceKey)`) is as the cluster is.
+    """Call `look` after a change; then `rows` (by `str(ServiceKey)`) matches the cluster.
 
     `only`: services of this namespace, of all for ""."""
 
@@ -42,9 +42,9 @@ class Board:
         self.rows: dict[str, Row] = {}
         self._shown: dict[str, _Shown] = {}
         self._keys: dict[tuple[str, str], str] = {}
-        """Which service an ElasticService is about, by namespace and name."""
+        """Namespace and name of an ElasticService -> its service."""
         self._written: dict[str, set[tuple[str, str]]] = {}
-        """The other way round: somebody may have made a second one."""
+        """Service -> its ElasticServices: users may have made a second one."""
         self._dirty = {(one.namespace, one.name) for one in cluster.services.values()}
         self._histories: dict[str, History] = {}
         cluster.services.listen(self._on_change)
@@ -54,8 +54,8 @@ class Board:
             self._dirty.add(name)
 
     def look(self, *, decide: bool) -> None:
-        """Take over what has changed. `decide`: all of the cluster is seen, so that services without an ElasticService
-        can be told."""
+        """Take over the changes. `decide`: the whole cluster is seen, so services without an ElasticService are shown,
+        too."""
         dirty, self._dirty = self._dirty, set()
         for name in dirty:
             self._look_at(name)
@@ -80,7 +80,7 @@ class Board:
             self._show(key, _Shown(view, row_of(view)))
         others = self._written.get(before)
         if others:
-            self._dirty |= others - {name}  # what another one says of it counts from the next look on
+            self._dirty |= others - {name}  # their content counts from the next look on
         elif before:
             del self._written[before]
             self._forget(before)
@@ -123,8 +123,8 @@ def _view(written: Written) -> ServiceView:
 
 
 def row_of(view: ServiceView) -> Row:
-    """What the list shows of one service. `rank`: 0 not available, 1 rule invalid, 2 degraded, 3 not complete, 4 fine;
-    reason, words and since when are of the condition that says so.
+    """The row of one service. `rank`: 0 not available, 1 rule invalid, 2 degraded, 3 not complete, 4 fine;
+    reason, words and time are those of the condition that decides the rank.
 
     `groups` are those of the largest ratio and of what runs; `counts` of each running, target, in flight and held, and
     each of `steps` what one ratio names of them, the largest first. Steps before `limit` are more than is `wanted`.

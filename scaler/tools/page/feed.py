@@ -1,4 +1,4 @@
-"""What a page is told: tables of rows by name, first whole, then what has changed. Pure, but for what was sent.
+"""The messages to a page: tables of rows by name, first complete, then only changes. Pure, but for its memory.
 
 {"table": {"set": {"name": row}, "gone": ["name"]}}
 """
@@ -15,13 +15,13 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Feed:
-    """To one page."""
+    """The messages to one page."""
 
     def __init__(self) -> None:
         self._sent: dict[str, dict[str, Any]] = {}
 
     def news(self, tables: Tables) -> bytes:
-        """One line of JSON with what is new; b"" for nothing. A row must not be changed after it was given here."""
+        """One line of JSON with the changes; b"" for none. A row must not be modified after it was passed here."""
         said = {}
         for name, rows in tables.items():
             first = name not in self._sent

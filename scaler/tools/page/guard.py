@@ -1,7 +1,7 @@
-"""Who may ask: the page that this process served, opened by whoever was told the token. Everybody else gets 403.
+"""Access control: only the page that this process served, opened with the token. All other requests get 403.
 
-The token is in the part of the address after `#`, which browsers send to nobody; the page sends it in a header, so no
-other site can make a browser do it (CSRF), and `Host` must be this machine's loopback (DNS rebinding).
+The token is in the part of the address after `#`, which browsers never send; the page sends it in a header, so no other
+site can make a browser send it (CSRF), and `Host` must be this machine's loopback (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def new_token() -> str:
 
 
 def guard(token: str) -> Middleware:
-    """The middleware of an application all of whose paths under /api/ need `token`."""
+    """The middleware of an application whose paths under /api/ all need `token`."""
 
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -44,12 +44,12 @@ def guard(token: str) -> Middleware:
 
 
 async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """On every answer, refusals included (a signal of the application)."""
+    """Add headers to every answer, also to refusals (a signal of the application)."""
     response.headers.update(HEADERS)
 
 
 def _refusal(request: web.Request, token: str) -> str:
-    """Why this request is not answered; "" when it is."""
+    """Why this request is refused; "" when it is not."""
     host = request.headers.get("Host", "")
     if _without_port(host) not in LOOPBACK:
         return "this page is served to this machine only"

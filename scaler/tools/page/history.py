@@ -1,7 +1,7 @@
-"""What happened to one service, as far as it is known here: counts over time, and moments. Bounded; values only.
+"""The known history of one service: counts over time, and events. Bounded; values only.
 
-Filled from what the ElasticService says each time it says something else. What was before the first look is taken from
-the times in it. Must not ask anybody.
+Filled from the status of the ElasticService on each change. What happened before the first look is derived from the
+times in the status. Must not send requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """Something that happened. `kind`: event, condition, ratio or instance; `level`: good, bad, warning or plain."""
+    """One event. `kind`: event, condition, ratio or instance; `level`: good, bad, warning or plain."""
 
     at: float
     kind: str
@@ -40,7 +40,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class History:
-    """Of one service, in the order of what was noted."""
+    """The history of one service, in the order of its notes."""
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
@@ -48,7 +48,7 @@ class History:
         self._known: dict[str, Any] = {}
 
     def note(self, status: Mapping[str, Any], now: float) -> None:
-        """What is said of it from now on."""
+        """Note the status from now on."""
         first = not self._known
         before, self._known = self._known, dict(status)
         self._sample(status, (seconds_of(as_text(status.get("since"))) or now) if first else now)

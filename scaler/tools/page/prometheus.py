@@ -1,4 +1,4 @@
-"""What a Prometheus that scrapes the scaler knows of the past of one service. Errors become words."""
+"""The past of one service, from a Prometheus that scrapes the scaler. Errors become words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Past(msgspec.Struct, frozen=True):
 
 
 class Prometheus:
-    """`url` is where its API is, without /api/v1."""
+    """`url` is the address of its API, without /api/v1."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -42,7 +42,7 @@ class Prometheus:
             timeout = aiohttp.ClientTimeout(total=TIMEOUT)
             async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
                 instances = await self._range(session, f"sum by (state) ({INSTANCES}{{{selector}}})", now)
-                # the least of each step: an outage that is shorter falls between two points
+                # the least of each step: a shorter outage would fall between two points
                 available = await self._range(session, f"max(min_over_time({AVAILABLE}{{{selector}}}[{STEP}s]))", now)
         except (TimeoutError, TooLongError, aiohttp.ClientError, msgspec.MsgspecError, UnicodeError) as error:
             return Past(problem=f"Prometheus: {type(error).__name__}: {error}")
@@ -71,7 +71,7 @@ def _totals(series: Iterable[Any]) -> dict[str, dict[str, int]]:
 
 
 def _moments(series: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """When it became available and stopped to be."""
+    """When the service became available, and when it stopped being so."""
     found: dict[str, dict[str, Any]] = {}
     for one in series:
         last = None

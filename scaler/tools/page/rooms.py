@@ -1,7 +1,7 @@
-"""Nodes by kind: what is free, used, held to no use and asked for, and who waits for it. Values only.
+"""Nodes by kind: free, used, used without serving, and reserved amounts, and waiting services. Values only.
 
-Counted from what the decision sees: nothing here decides. Amounts are of devices (resources with a `/`), where there
-are none of pods.
+Counted from the input of the decision: nothing is decided here. Amounts are of devices (resources with a `/`), or of
+pods where there are no devices.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from scaler.tools.cluster.detail import node_trouble
 from scaler.tools.cluster.view import Cluster
 
 MOST_GUESTS = 12
-"""Services that are named of one node."""
+"""Services that are named per node."""
 Row = dict[str, Any]
 
 
 Takes = tuple[bool, Counter[str]]
-"""Whether the service serves, and what its pods take of a node."""
+"""Whether the service serves, and the amounts that its pods use on a node."""
 
 
 class _Seen(NamedTuple):
-    """What was counted of a service."""
+    """The counts of one service."""
 
     service: Service
     plan: Plan
     nodes: tuple[str, ...]
     waits: Row | None
     asks: Counter[PodRequest]
-    """Pods that room is kept for."""
+    """Pods with reserved room."""
 
 
 class _Kind:
@@ -45,7 +45,7 @@ class _Kind:
         self.amounts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 5)
 
     def count(self, row: Row, node_class: NodeClass, sign: int) -> None:
-        """Add a node, or with -1 take it away."""
+        """Add a node, or with -1 subtract it."""
         self.states[row["state"]] += sign
         self.classes[node_class] += sign
         for resource, (most, free, serving, idle) in row["amounts"].items():
@@ -56,8 +56,8 @@ class _Kind:
             sums[3] += sign * idle
 
     def row(self, asks: Mapping[PodRequest, int]) -> Row:
-        """`amounts`: resource -> all, free, used by services that serve, held to no use, free on nodes that take no
-        pods now, and what at the most is asked for by those for whom room is kept."""
+        """`amounts`: resource -> all, free, used by services that serve, used without serving, free on nodes that take
+        no pods now, and at most requested by those with reserved room."""
         amounts = {resource: [*sums, 0] for resource, sums in sorted(self.amounts.items()) if sums[0]}
         classes = [one for one, count in self.classes.items() if count]
         for need, count in asks.items():
@@ -70,7 +70,7 @@ class _Kind:
 
 
 class Rooms:
-    """Call `look` after a change: three tables of rows by name. What has not changed is not counted again."""
+    """Call `look` after a change: three tables of rows by name. Unchanged parts are not counted again."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -78,14 +78,14 @@ class Rooms:
         self._guests: defaultdict[str, dict[str, Takes]] = defaultdict(dict)
         """By node, then by service."""
         self._moved: set[str] = set()
-        """Nodes of which the guests are others than when they were counted."""
+        """Nodes whose services differ from the last count."""
         self._known: dict[str, Node] = {}
         self._nodes: dict[str, Row] = {}
         self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
         self._last: Nodes | None = None
 
     def look(self) -> dict[str, dict[str, Row]]:
-        """`kinds`, `nodes` and `waiting`, as they are now."""
+        """The present `kinds`, `nodes` and `waiting`."""
         world, decision = self._cluster.decision()
         self._count_guests(world, decision)
         self._count_nodes(world.nodes or _seen(self._cluster, world))
@@ -144,7 +144,7 @@ class Rooms:
                 del self._nodes[name], self._known[name]
 
     def _leave(self, name: str) -> None:
-        """What was counted of a node does not count any more."""
+        """Subtract what was counted of a node."""
         row = self._nodes.get(name)
         if row is not None:
             kind = self._kinds[row["kind"]]
@@ -154,7 +154,7 @@ class Rooms:
 
 
 def _seen(cluster: Cluster, world: World) -> Nodes:
-    """Where services are not weighed against each other, the nodes are shown all the same."""
+    """The nodes; also shown if services are not weighed against each other."""
     asked = {need for one in world.services for instance in one.instances for need, _ in instance.needs}
     return cluster.state.capacity.nodes(frozenset(asked))
 
@@ -164,7 +164,7 @@ def _devices(resources: Iterable[str]) -> list[str]:
 
 
 def _node(cluster: Cluster, node: Node, nodes: Nodes, guests: Mapping[str, Takes]) -> Row:
-    """`amounts`: resource -> all, free, used by services that serve, held to no use."""
+    """`amounts`: resource -> all, free, used by services that serve, used without serving."""
     amounts = {}
     for name in _devices(nodes.resources):
         at = nodes.resources.index(name)
@@ -183,14 +183,14 @@ def _node(cluster: Cluster, node: Node, nodes: Nodes, guests: Mapping[str, Takes
 
 
 def _kind(node: Node) -> str:
-    """The labels that pods choose nodes by; "" when nobody chooses."""
+    """The labels in node selectors of pods; "" if no pod selects the node by labels."""
     labels = [f"{key}={value}" for key, value in node.node_class.labels if key != NODE_NAME]
     taints = [f"{taint.key}:{taint.effect}" for taint in node.node_class.taints]
     return ", ".join([*labels, *taints])
 
 
 def _waits(service: Service, plan: Plan) -> tuple[Row | None, Counter[PodRequest]]:
-    """What a service waits for, for the first reason that it gives, and the pods that room is kept for."""
+    """What a service waits for, for the first reason in its plan, and the pods with reserved room."""
     found = [one for one in plan.verdicts if one.reason in ABOUT_ROOM and one.state is not State.RUNNING]
     if plan.complete or not found:
         return None, Counter()

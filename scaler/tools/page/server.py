@@ -1,4 +1,4 @@
-"""The HTTP server of the page, on this machine's loopback only. Nothing that it answers changes a cluster.
+"""The HTTP server of the page, on this machine's loopback only. No request changes a cluster.
 
 GET  /                        the page; /static/... its parts; both hold nothing of a cluster
 GET  /api/watch?view=...      tables and their changes, one JSON a line, until the page goes
@@ -41,24 +41,24 @@ TYPES = {
     ".json": "application/json",
 }
 PAUSE = 0.05
-"""Seconds between two looks at least, and between two messages to a page."""
+"""Least seconds between two looks, and between two messages to a page."""
 QUIET = 5.0
-"""Seconds after which a page hears that the server is there, and what time it is."""
+"""Seconds after which a page gets a sign of life with the server's time."""
 MOST_PAGES = 32
 MOST_BYTES = 2 * 1024 * 1024
-"""Of a request."""
+"""Bytes of a request."""
 
 
 class Try(msgspec.Struct):
-    """A rule that is to be tried."""
+    """A rule to try."""
 
     service: str
     rule: str
 
 
 class Page:
-    """One cluster, for any number of browser windows. `about` is what the head of the page says, `extra` what of it
-    may change; `only`: services of this namespace."""
+    """One cluster, for any number of browser windows. `about` is the content of the page's head, `extra` the part of it
+    that may change; `only`: services of this namespace."""
 
     def __init__(
         self, cluster: Cluster, api: KubeApi, about: dict[str, Any], *, only: str = "",
@@ -75,7 +75,7 @@ class Page:
         self._rooms = Rooms(cluster)
         self._told: tuple[int, dict[str, Any]] = (-1, {})
         self.complete = False
-        """Whether everything has been listed that is to be seen."""
+        """Whether all watched resources have been listed."""
 
     def application(self, token: str) -> web.Application:
         app = web.Application(middlewares=[guard(token)], client_max_size=MOST_BYTES)
@@ -89,10 +89,10 @@ class Page:
         app.router.add_post("/api/try", self._try)
         return app
 
-    # what is seen
+    # the view
 
     async def settle(self) -> None:
-        """Make what takes long the first time before anybody waits for it."""
+        """Do the slow first steps before a request waits for them."""
         await self._cluster.settle()
         self._rooms.look()
 
@@ -106,7 +106,7 @@ class Page:
             await self._cluster.changed(version, QUIET)
 
     def look(self) -> None:
-        """Take over what has changed, and wake those who tell the pages."""
+        """Take over the changes, and wake the tasks that send them to pages."""
         self.board.look(decide=self.complete)
         turn, self._turn = self._turn, asyncio.Event()
         turn.set()
@@ -173,7 +173,7 @@ class Page:
         return web.json_response(await why(self._cluster, self._api, view))
 
     async def _past(self, request: web.Request) -> web.Response:
-        """What Prometheus knows of a service: counts before this page was opened."""
+        """What Prometheus has of a service: counts before this page was opened."""
         view = self.board.view(request.query.get("service", ""))
         if self._prometheus is None or view is None:
             return web.json_response({"totals": {}, "moments": {}, "problem": ""})
@@ -202,7 +202,7 @@ def _refused(status: int, why: str) -> web.Response:
 
 
 def _files() -> dict[str, Path]:
-    """Path of a URL -> the file that is served there: these and no others."""
+    """Path of a URL -> file; only these paths are served."""
     parts = {f"/static/{file.relative_to(STATIC)}": file for file in STATIC.rglob("*") if file.suffix in TYPES}
     return {"/": STATIC / "index.html", **parts}
 
@@ -229,13 +229,13 @@ async def served(page: Page, token: str, port: int) -> AsyncIterator[str]:
 
 
 async def keep_up(page: Page, cluster: Cluster) -> None:
-    """Read the cluster and tell its pages, until cancelled. KubeError when nobody answers."""
+    """Read the cluster and update its pages, until cancelled. KubeError without an answer."""
     async with asyncio.TaskGroup() as group:
         looking = group.create_task(page.keep_looking())
         async with cluster.watched():
             await page.settle()
             gc.collect()
-            gc.freeze()  # what was listed stays: looking through it again would hold up every change
+            gc.freeze()  # listed objects stay: walking them again would delay every change
             page.complete = True
             page.look()
             await looking

@@ -1,6 +1,6 @@
-"""What another rule would do to a service: decided by the controller's own function and by that of `scaler plan`.
+"""The effect of another rule on a service: decided by the controller's own function and by that of `scaler plan`.
 
-Nothing is written anywhere. Must not: ask a cluster, or add rules of its own.
+Nothing is written anywhere. Must not: send requests, or add rules of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Of one instance. `deed`: what would be done to it at once; "" when only its reason changes."""
+    """A change of one instance. `deed`: the action that would follow at once; "" when only its reason changes."""
 
     service: str
     name: str
@@ -45,8 +45,8 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """`changes` is what would be decided at once, for this service and all others; `plan` and `table` are what
-    `scaler plan` says to the rule and these counts. Empty when the rule has errors."""
+    """`changes` are the decisions that would follow at once, for this service and all others; `plan` and `table` are
+    the answers of `scaler plan` for the rule and these counts. Empty when the rule has errors."""
 
     findings: tuple[Finding, ...]
     valid: bool
@@ -60,8 +60,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def try_rule(world: World, text: str, service: str) -> Answer:
-    """What would be decided if the rule of `service` (a `str(ServiceKey)`) were this text. Raises LookupError for a
-    service that has no jobs."""
+    """The decision if the rule of `service` (a `str(ServiceKey)`) were this text. Raises LookupError for a service that
+    has no jobs."""
     named = [one for one in world.services if str(one.key) == service]
     if not named:
         raise LookupError(f"no job of {service} is seen")
@@ -119,7 +119,7 @@ def _deeds(actions: Iterable[Action]) -> dict[str, str]:
 
 
 def _case(rule: Rule, plan: Plan, replicas: int) -> counts.Case:
-    """The counts that the service has, of the groups that the rule names."""
+    """The present counts of the service, for the groups in the rule."""
     groups: dict[str, dict[str, int]] = {"running": {}, "in_flight": {}, "held": {}}
     for name, group in plan.groups.items():
         if name in rule.groups:
@@ -130,7 +130,7 @@ def _case(rule: Rule, plan: Plan, replicas: int) -> counts.Case:
 
 
 def _command(case: counts.Case) -> str:
-    """How to ask the same in a shell."""
+    """The shell command for the same question."""
     parts = ["scaler plan rule.json"]
     for option, found in (("--running", case.running), ("--in-flight", case.in_flight), ("--held", case.held)):
         if found:
@@ -142,5 +142,5 @@ def _command(case: counts.Case) -> str:
 
 
 def as_rows(answer: Answer) -> dict[str, Any]:
-    """As JSON would hold it."""
+    """The answer as plain JSON values."""
     return dict(msgspec.to_builtins(answer))

@@ -1,4 +1,4 @@
-"""What each of the page's views is made of, as tables (tools.page.feed). Values only."""
+"""The content of each of the page's views, as tables (tools.page.feed). Values only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def gaps(cluster: Cluster) -> list[Rows]:
 
 
 def service(board: Board, key: str) -> dict[str, Rows]:
-    """Everything of one service; empty tables when it is not there."""
+    """All parts of one service; empty tables when there is no such service."""
     view = board.view(key)
     if view is None:
         return {"service": {}, "instances": {}, "moments": {}, "samples": {}}
@@ -75,7 +75,7 @@ def _instances(detail: ServiceDetail) -> Rows:
 
 
 def _moments(detail: ServiceDetail, history: History) -> Rows:
-    """Events under their own names; the rest by when and what."""
+    """Events under their own names; other entries by kind and time."""
     rows: Rows = {f"event/{event.name}": _event(event) for event in detail.events}
     for moment in history.moments:
         rows[f"{moment.at:.3f}/{moment.kind}/{moment.subject}/{moment.reason}"] = _moment(moment)
@@ -98,7 +98,7 @@ def _moment(moment: Moment) -> Rows:
 
 
 def rule_text(board: Board, key: str) -> Rows | None:
-    """The rule as it stands in the cluster; None when the service or its rule is not there."""
+    """The text of the rule in the cluster; None when the service or its rule is missing."""
     view = board.view(key)
     if view is None:
         return None

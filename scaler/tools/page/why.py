@@ -1,4 +1,4 @@
-"""The answer of `scaler why` about one service, for the page. Reads with the rights of the caller."""
+"""The answer of `scaler why` about one service, for the page. Reads with the caller's rights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scaler.tools.cluster.view import Cluster, ServiceView
 
 
 async def why(cluster: Cluster, api: KubeApi, view: ServiceView) -> dict[str, Any]:
-    """Sections of checks, and what to do next; `problem` where there is no answer: why."""
+    """Sections of checks, and the advice; `problem` says why there is no answer."""
     name = view.name or view.key.job_id or view.key.rule
     try:
         subject = await find(cluster, api, view.key.namespace, name, stale=False)

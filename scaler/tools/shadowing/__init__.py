@@ -1,1 +1,1 @@
-"""What `scaler shadow` notes of a controller that decides and does nothing, and where it is kept."""
+"""The notes of `scaler shadow`, a controller that decides and does nothing, and their storage."""

@@ -1,8 +1,8 @@
-"""What a shadow notes: where its decision differs from what runs, since when, and for how long.
+"""The notes of a shadow: where its decision differs from what runs, since when, and for how long.
 
-Every decision is made afresh from what is observed. What it would do and nobody does is a difference, which lasts until
-it is done or not wanted any more. Of what the decision remembers, turns and backoff stand still meanwhile: nothing that
-was not done counts as tried. Pure; must not write anything.
+Every decision is made from what is observed. An action that no controller does is a difference, until it is done or no
+longer decided. In the memory of the decision, turns and backoff stand still meanwhile: an action that was not done does
+not count as tried. Pure; must not write anything.
 """
 
 from __future__ import annotations
@@ -48,43 +48,43 @@ class What(StrEnum):
     """Kinds of differences."""
 
     START = "start"
-    """It is held, or lacks pods, and the decision would start it."""
+    """The instance is held, or lacks pods, and the decision would start it."""
     HOLD = "hold"
-    """It waits for the scheduler, and the decision would take it back."""
+    """The instance waits for the scheduler, and the decision would revoke it."""
     EVICT = "evict"
-    """It has nodes, and the decision would evict it for somebody else's minimum."""
+    """The instance is bound, and the decision would evict it for another service's minimum."""
     STARTED = "started"
-    """It was started when the decision would have held it; lasts while it is beyond the target, or a minimum waits."""
+    """The instance started although the decision held it; lasts while it is beyond the target, or a minimum waits."""
 
 
 class Difference(msgspec.Struct):
-    """About one instance. Times are seconds since the epoch; `until` is 0.0 while it lasts."""
+    """A difference of one instance. Times are seconds since the epoch; `until` is 0.0 while it lasts."""
 
     what: What
     instance: str
     why: str
     runs: str
-    """What the service ran when it began, and what it was to run."""
+    """Running counts and target of the service at its begin."""
     target: str
     since: float
     until: float = 0.0
 
 
 class Tally(msgspec.Struct):
-    """Of one service: seconds in which it was so, and differences."""
+    """The notes of one service: seconds in each state, and differences."""
 
     since: float
     at: float
-    """Up to when it is counted."""
+    """Time up to which the seconds are counted."""
     watched: float = 0.0
     as_decided: float = 0.0
     """Nothing differed."""
     serving: float = 0.0
     could_serve: float = 0.0
-    """It did not serve, and the decision would have started what it lacked: the room was free. Nobody knows of services
-    that decide alone."""
+    """The service did not serve, and the decision would have started what it lacked: there was room. Always 0 for
+    services that decide alone."""
     held_up: float = 0.0
-    """It did not serve for want of room, while somewhere an instance ran that the decision would hold or evict."""
+    """The service did not serve for lack of room, while an instance ran that the decision would hold or evict."""
     counts: dict[What, int] = {}
     seconds: dict[What, float] = {}
     open: dict[str, Difference] = {}
@@ -93,18 +93,18 @@ class Tally(msgspec.Struct):
     serves: bool = False
     could: bool = False
     waits: bool = False
-    """It does not serve, and what it lacks waits for room."""
+    """The service does not serve, and waits for room."""
     held: bool = False
     gone: bool = False
 
     @property
     def spoils(self) -> bool:
-        """Whether something of it has nodes, or gets them, that the decision would not have given it."""
+        """Whether an instance is bound, or being bound, that the decision would not have admitted."""
         of = {what: {uid for key in self.open if (uid := key.removeprefix(f"{what} ")) != key} for what in What}
         return bool(of[What.EVICT] or of[What.STARTED] - of[What.HOLD])
 
     def advance(self, now: float, *, seen: bool = True) -> None:
-        """Count the time until now as what was seen last; not at all where nothing was seen."""
+        """Add the time until now to the last seen state; no time is added while nothing is seen."""
         seconds, self.at = max(0.0, now - self.at), max(now, self.at)
         if self.gone or not seen:
             return
@@ -115,7 +115,7 @@ class Tally(msgspec.Struct):
         self.held_up += seconds * self.held
 
     def differ(self, found: dict[str, Difference], now: float) -> None:
-        """These differences are there now, and no others."""
+        """Replace the present differences by these."""
         for key in [key for key in self.open if key not in found]:
             self._end(self.open.pop(key), now)
         for key, difference in found.items():
@@ -132,7 +132,7 @@ class Tally(msgspec.Struct):
 
 
 class Shadow:
-    """Sees every decision of one term of leadership; what an earlier one noted is in `services` before the first."""
+    """Gets every decision of one term of leadership; notes of an earlier term are in `services` before the first."""
 
     def __init__(self) -> None:
         self.services: dict[str, Tally] = {}
@@ -140,23 +140,23 @@ class Shadow:
         self._last: dict[ServiceKey, tuple[Service, Plan]] = {}
         self._begun = False
         self._number = 0
-        """Of services in the last world."""
+        """Number of services in the last world."""
         self._waits = self._spoilt = False
-        """Whether some minimum waits for room, and something runs that the decision would not let run."""
+        """Whether a minimum waits for room, and whether an instance runs that the decision would not let run."""
 
     def begin(self, services: dict[str, Tally], now: float) -> None:
-        """A term of leadership begins with what was noted before; the time between the two is not counted."""
+        """Begin a term of leadership with earlier notes; the time between the terms is not counted."""
         self.services, self._last, self._begun = services, {}, False
         for tally in services.values():
             tally.advance(now, seen=False)
 
     def advance(self, now: float, *, seen: bool) -> None:
-        """Count all up to now."""
+        """Count the time up to now."""
         for tally in self.services.values():
             tally.advance(now, seen=seen)
 
     def saw(self, world: World, decision: Decision, pairs: Iterable[tuple[Service, Plan]]) -> Memory:
-        """Note this decision, of which `pairs` are other than before; gives what is to be remembered of it."""
+        """Note this decision, in which `pairs` have changed; returns the memory for the next one."""
         changed = {service.key: (service, plan) for service, plan in pairs if service.key.rule}
         if len(world.services) != self._number or not changed.keys() <= self._last.keys():
             self._forget({service.key for service in world.services}, world.now)
@@ -215,8 +215,8 @@ class Shadow:
             yield differs(What.STARTED, uid, why)
 
     def _started(self, tally: Tally, service: Service, plan: Plan) -> Iterator[tuple[str, str]]:
-        """Uids of what the decision would have held when it was started, and why: it was one too many in its group, or
-        it got nodes that were not for it."""
+        """Uids of started instances that the decision held, each with the reason: too many in the group, or bound to
+        nodes that were for others."""
         before = self._last.get(plan.key)
         was = {instance.uid: instance for instance in before[0].instances} if before else {}
         said = {verdict.uid: verdict for verdict in before[1].verdicts} if before else {}
@@ -231,7 +231,7 @@ class Shadow:
                 if beyond or self._waits:
                     yield uid, known.why
             elif not (before or self._begun):
-                continue  # what runs when the shadow begins is given
+                continue  # an instance that runs before the shadow begins is no difference
             elif beyond and not (last and _is_started(last)):
                 excess[group] -= 1
                 yield uid, f"it is beyond the {plan.groups[group].target} of {group} that were wanted"
@@ -239,7 +239,7 @@ class Shadow:
                 yield uid, words(said[uid], before[1])
 
     def _forget(self, there: set[ServiceKey], now: float) -> None:
-        """Services that are no more keep what was noted, as long as there are not too many."""
+        """Keep the notes of services that have ended, up to a limit."""
         for key in [key for key in self._last if key not in there]:
             tally = self._tally(key)
             tally.advance(now)
@@ -251,7 +251,7 @@ class Shadow:
             del self.services[name]
 
     def _untried(self, before: Memory, after: Memory) -> Memory:
-        """Without turns of what would be done and is not done."""
+        """The memory without turns for actions that would be done and are not."""
         open_ = [name for name in map(str, self._last) if self.services[name].open and name in after.services]
         if not open_:
             return after
@@ -262,12 +262,12 @@ class Shadow:
 
 
 def _is_started(instance: Instance) -> bool:
-    """Somebody lets it have pods that may be scheduled."""
+    """Whether another controller has given the instance pods that may be scheduled."""
     return instance.pods > instance.gated and not instance.owner_finished
 
 
 def _excess(service: Service, plan: Plan) -> Counter[str]:
-    """How many more than the target are started, by group; nothing where there is no target."""
+    """Started instances beyond the target, by group; empty without a target."""
     started = Counter(instance.group or "" for instance in service.instances if _is_started(instance))
     groups = {name: group for name, group in plan.groups.items() if name in started}
     return Counter({name: started[name] - group.paired - group.target for name, group in groups.items()})
@@ -278,14 +278,14 @@ def _wants(asked: Action | None) -> bool:
 
 
 def _had_no_room(last: Instance, said: Mapping[str, Verdict], asked: Action | None) -> bool:
-    """Whether the decision held it for want of room, or wanted to take it back, before it got nodes."""
+    """Whether the decision held the instance for lack of room, or would have revoked it, before it was bound."""
     if _is_started(last):
         return isinstance(asked, Revoke)
     return last.uid in said and said[last.uid].reason in _ROOM and not _wants(asked)
 
 
 def _without_turns(before: ServiceMemory, after: ServiceMemory) -> ServiceMemory:
-    """They stand where they stood; what was bound, or what is read of its jobs, has changed: they are as new."""
+    """Turns as before; new ones if its bound pods or the read fields of its jobs have changed."""
     if (before.bound, before.jobs) != (after.bound, after.jobs):
         before = ServiceMemory()
     instances = {

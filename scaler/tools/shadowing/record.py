@@ -1,6 +1,6 @@
-"""Keeps what a shadow notes: one ConfigMap in its own namespace, read when a term begins, written twice a minute.
+"""Stores the notes of a shadow: one ConfigMap in its own namespace, read when a term begins, written twice a minute.
 
-Up to so long before a restart is lost, and what passes until the next term is not counted. Must not note anything.
+A restart loses up to that much, and the time until the next term is not counted. Must not note anything.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _log = structlog.get_logger("shadow")
 
 
 class Noted(msgspec.Struct):
-    """What the ConfigMap holds. Times are seconds since the epoch."""
+    """The content of the ConfigMap. Times are seconds since the epoch."""
 
     at: float
     services: dict[str, Tally] = {}
     alone: str = ""
-    """Why each service is decided by itself, without room; "" when it is not so."""
+    """Why each service is decided alone, without room; "" when it is not."""
     left_out: int = 0
-    """Differences that there was no room for."""
+    """Differences that did not fit."""
     format: int = 1
 
 
 def decode(found: Object) -> Noted:
-    """What a ConfigMap of ours holds. Raises ValueError for anything else."""
+    """The content of a ConfigMap of ours. Raises ValueError for any other."""
     text = (found.get("binaryData") or {}).get(KEY)
     if not isinstance(text, str):
         raise ValueError(f"it has no {KEY}")
@@ -58,7 +58,7 @@ def decode(found: Object) -> Noted:
 
 
 def encode(noted: Noted) -> str:
-    """With as many of the differences as there is room for."""
+    """The text, with as many differences as fit."""
     for most in (50, 5, 0):
         services = {name: _with(tally, most) for name, tally in noted.services.items()}
         left_out = sum(map(_differences, noted.services.values())) - sum(map(_differences, services.values()))
@@ -80,7 +80,7 @@ def _differences(tally: Tally) -> int:
 
 
 class Record:
-    """Of one process; its notes are in `shadow`. Time in which something is not seen is not counted."""
+    """One per process; its notes are in `shadow`. Time without a complete view is not counted."""
 
     def __init__(self) -> None:
         self._shadow = Shadow()
@@ -91,7 +91,7 @@ class Record:
         return self._shadow.saw(world, decision, pairs)
 
     async def load(self, app: App) -> None:
-        """What an earlier leader noted. Raises KubeError."""
+        """Read the notes of an earlier leader. Raises KubeError."""
         self._app, noted = app, Noted(0.0)
         try:
             noted = decode(await app.writer.get(CONFIG_MAPS, app.home, NAME))

@@ -1,1 +1,1 @@
-"""How a played scenario is shown: as text, on a screen, as a picture, and as a cluster that kubectl can look at."""
+"""Output of a played scenario: as text, on a screen, as a picture, and as a cluster for kubectl."""

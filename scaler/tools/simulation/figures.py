@@ -1,4 +1,4 @@
-"""What a load came to, in figures for people. Pure: samples in, figures out."""
+"""The results of a load, in numbers for people. Pure: samples in, figures out."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Figures(msgspec.Struct, frozen=True):
     requests: int
     lost: int
     queue_p95: int
-    """No more than so many requests waited during 95 % of the time."""
+    """The largest queue during 95 % of the time."""
     queue_max: int
     longest_wait: int
     """Seconds."""
     npu_hours: float
     unworkable_hours: float
-    """Hours at a combination of prefill and decode instances that the load does not name in `works`."""
+    """Hours with a combination of prefill and decode instances that is not in `works` of the load."""
     moves: int
-    """Times that an autoscaler wrote another number."""
+    """How often an autoscaler wrote another number."""
 
     @property
     def lost_percent(self) -> float:
@@ -42,7 +42,7 @@ _COLUMNS = {
 
 
 def figures(loads: Iterable[Load], timeline: Timeline) -> list[Figures]:
-    """One for each load, in their order; none for one that never began."""
+    """One for each load, in their order; none for a load that never began."""
     return [_of(load, timeline.loads[load.service], timeline) for load in loads if load.service in timeline.loads]
 
 
@@ -77,7 +77,7 @@ def share(weighted: Iterable[tuple[float, float]], part: float) -> float:
 
 
 def table(found: Sequence[Figures]) -> list[str]:
-    """Lines of a table: a head, and one service each."""
+    """Lines of a table: a head, and one line per service."""
     rows = [["load", *_COLUMNS.values()]]
     rows += [[one.service, *(_cell(getattr(one, name)) for name in _COLUMNS)] for one in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -1,4 +1,4 @@
-"""A simulated cluster in real time that kubectl can talk to, with the real controller at work, until Ctrl-C.
+"""A simulated cluster in real time for kubectl, with the real controller, until Ctrl-C.
 
 Must not: outlive its caller, or listen anywhere but on loopback.
 """
@@ -27,14 +27,14 @@ from scaler.tools.simulation.screen import Screen
 _QUICK = {
     "start": (2, 4), "ready": (2, 4), "stop": (1, 2), "fault_detection": 3, "mindie_patience": 20, "eviction": 60,
 }  # fmt: skip
-"""Nobody wants to watch weights being loaded. Seconds."""
+"""Seconds. Short, because loading weights is not interesting here."""
 
 SHORT_FILE = "service.yaml"
-"""The short file of a folder that `scaler new` made; `kubectl apply` cannot take it."""
+"""The short file in a folder of `scaler new`, which `kubectl apply` does not accept."""
 
 
 def hints(path: Path, example: Path, objects: Sequence[Object]) -> str:
-    """What to try, with names that are there."""
+    """Commands to try, with names that exist."""
     ready = """'{"status":{"conditions":[{"type":"Ready","status":"%s"}]}}'"""
     patch = "kubectl patch node npu-0 --subresource=status --type=merge -p"
     rule = next((obj["metadata"]["name"] for obj in objects if RULE_KEY in obj.get("data", {})), "scaling-rule")
@@ -59,7 +59,7 @@ Ctrl-C ends it.
 
 
 def keep_up(scenario: Scenario, *, port: int, seed: int, out: TextIO) -> None:
-    """Run until Ctrl-C or SIGTERM. Raises OSError when the port cannot be had."""
+    """Run until Ctrl-C or SIGTERM. Raises OSError when the port is not available."""
     silence_logs()
     with tempfile.TemporaryDirectory(prefix="scaler-demo-") as folder:
         try:
@@ -74,7 +74,7 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
     if task is not None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, task.cancel)
-    clock = Clock(time.time() - loop.time())  # the one place where this process reads the wall clock
+    clock = Clock(time.time() - loop.time())  # this process reads the wall clock only here
     cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
     timeline = Timeline()
     timeline.listener = Screen(out, timeline, live=out.isatty(), paced=False).tell

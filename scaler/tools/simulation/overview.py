@@ -1,6 +1,6 @@
-"""A simulation of many services as one SVG: how many serve, and what each of them is about, over time.
+"""A simulation of many services as one SVG: how many serve, and the state of each, over time.
 
-The picture for few services is scaler.tools.simulation.picture. Must not: need a library, a font or a script.
+scaler.tools.simulation.picture draws few services. Must not: need a library, a font or a script.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from scaler.sim.stories.timeline import Sample, Timeline
 from scaler.tools.simulation.picture import LEFT, RIGHT, WIDTH, Picture
 
 MANY = 6
-"""From so many services on, instances are too small to be of interest one by one."""
+"""From this number of services on, single instances are too small to be shown."""
 _HEIGHT = 160.0  # of the chart
 
 
 class Standing(StrEnum):
-    """What a service is about; the value decides the colour."""
+    """The state of a service; the value decides the colour."""
 
     WHOLE = "running"
     SERVES = "smallest"
     HALF = "starting"
-    """It holds nodes and does not serve."""
+    """The service has nodes and does not serve."""
     WAITS = "waiting"
     """Its pods have no nodes."""
     HELD = "empty"
@@ -39,12 +39,12 @@ _LABELS = {
 
 
 def draw(timeline: Timeline, title: str) -> str:
-    """The picture as SVG text, of the kind that suits the number of services."""
+    """The picture as SVG text, in the form for the number of services."""
     return (Overview if len(timeline.samples) >= MANY else Picture)(timeline, title).text()
 
 
 def standing(sample: Sample) -> Standing:
-    """Of one service."""
+    """The state of one service."""
     if sample.serves:
         return Standing.WHOLE if sample.complete else Standing.SERVES
     if any(view.nodes for view in sample.instances):

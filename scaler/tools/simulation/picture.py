@@ -1,6 +1,6 @@
 """A simulation as one SVG: per service what runs in each group, the target, every instance's life, and the faults.
 
-Self-contained, readable on light and dark ground. Must not: need a library, a font or a script.
+Self-contained, readable on light and dark background. Must not: need a library, a font or a script.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LANES = 16  # instances of a group, from which on only those that ever had node
 _TITLE = 96  # characters of a title that fit on one line
 
 Mark = tuple[float, float, str]
-"""From, to and what the scenario did meanwhile."""
+"""Begin, end and text of what the scenario did."""
 
 _LIGHT = {
     "ink": "#1f2328", "soft": "#59636e", "line": "#d1d9e0", "paper": "#ffffff", "panel": "#f6f8fa",
@@ -50,7 +50,7 @@ _SHAPES = """
 
 
 def _colours(of: dict[str, str]) -> str:
-    """Plain rules instead of CSS variables: not every viewer of SVG knows those."""
+    """Plain rules instead of CSS variables: some viewers of SVG do not support these."""
     fills = {
         "paper": "paper",
         "panel": "panel",
@@ -75,7 +75,7 @@ def draw(timeline: Timeline, title: str) -> str:
 
 
 class Picture:
-    """A drawing from the top down; `_y` is how far it has come."""
+    """A drawing from the top down; `_y` is the present height."""
 
     def __init__(self, timeline: Timeline, title: str) -> None:
         self._timeline = timeline
@@ -153,7 +153,7 @@ class Picture:
         ]  # a step: the value at both ends of its span
 
     def _load(self, service: str) -> None:
-        """Requests that come and that can be served, who waits, and what is lost; on one scale for all services."""
+        """Requests that arrive, can be served, wait and are lost; on one scale for all services."""
         samples = self._timeline.loads.get(service, [])
         if samples:
             every = [sample for loads in self._timeline.loads.values() for sample in loads]
@@ -181,7 +181,7 @@ class Picture:
         self._parts.append(f'<polygon class="{css}" points="{_joined(area)}"/>')
 
     def _chart_of(self, about: str, most: float) -> tuple[float, float]:
-        """An empty chart up to `most`: where its base is, and how high one is."""
+        """An empty chart up to `most`: its base, and the height of one unit."""
         most = max(1.0, most)
         base = self._y + _CURVE
         self._rect("panel", LEFT, self._y - 4, WIDTH - LEFT - RIGHT, _CURVE + 4)
@@ -250,7 +250,7 @@ class Picture:
         self._y += 22
 
     def _key(self, css: str, label: str, x: float) -> float:
-        """One entry of the legend; where the next begins."""
+        """One entry of the legend; returns where the next begins."""
         self._rect(css, x, self._y - 9, 12, 9)
         self._write(x + 17, self._y, label, "soft")
         return x + 34 + 6.2 * len(label)
@@ -280,7 +280,7 @@ class Picture:
 
 
 def _marks(timeline: Timeline, apart: float) -> list[Mark]:
-    """What the scenario did. Where less than `apart` seconds lie between two events, one mark tells of both."""
+    """The events of the scenario. Events less than `apart` seconds apart share one mark."""
     bursts: list[list[Moment]] = []
     for moment in timeline.moments:
         if moment.kind is MomentKind.EVENT:

@@ -1,4 +1,4 @@
-"""A simulation's outcome as text and JSON, and what was decided on as files.
+"""The result of a simulation as text and JSON, and its worlds as files.
 
 Must not: run or judge anything.
 """
@@ -21,14 +21,14 @@ MARKS = {MomentKind.EVENT: "*", MomentKind.FAILURE: "!", MomentKind.WARNING: "~"
 
 
 def line(moment: Moment) -> str:
-    """One moment as one line."""
+    """One event as one line."""
     subject = f"{moment.subject} " if moment.subject and moment.kind is MomentKind.INSTANCE else ""
     where = f"[{moment.service}] " if moment.service else ""
     return f"{moment.at:9.1f} s {MARKS.get(moment.kind, ' ')} {where}{subject}{moment.text}"
 
 
 def summary(timeline: Timeline, verdicts: list[Verdict], loads: list[Figures]) -> str:
-    """Where every service ended, what became of its requests, and of each expectation."""
+    """The final state of every service, the results of its requests, and of each expectation."""
     lines = ["", f"At the end ({timeline.end:g} s):"]
     lines += [f"  {service}: {standing(timeline.last(service))}" for service in timeline.samples]
     lines += ["", *table(loads)] if loads else []
@@ -52,7 +52,7 @@ def verdict_lines(verdicts: list[Verdict]) -> list[str]:
 
 
 def document(seed: int, timeline: Timeline, verdicts: list[Verdict], loads: list[Figures]) -> str:
-    """Everything as one JSON document."""
+    """The whole result as one JSON document."""
     content: dict[str, Any] = {
         "ok": all(verdict.ok for verdict in verdicts),
         "seed": seed,
@@ -67,7 +67,7 @@ def document(seed: int, timeline: Timeline, verdicts: list[Verdict], loads: list
 
 
 def _thinned(samples: list[LoadSample]) -> list[dict[str, Any]]:
-    """A thousand at most, evenly."""
+    """At most a thousand samples, at equal distances."""
     every = -(-len(samples) // _MOST_SAMPLES)
     return [msgspec.to_builtins(sample) for sample in samples[::every]]
 

@@ -1,6 +1,6 @@
 """Scenario files: YAML into a Scenario, with every problem named by file, line and column.
 
-Must not: run anything; paths inside are made relative to the file, and nothing else is changed.
+Must not: run anything; paths in the file become relative to the file, and nothing else is changed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _problem(path: Path, root: yaml.Node | None, details: ErrorDetails) -> str:
 
 
 def _mark(node: yaml.Node | None, where: Sequence[int | str]) -> yaml.Mark | None:
-    """Where in the file the value is that pydantic speaks of, or the nearest thing around it."""
+    """The place in the file of the value that pydantic's error is about, or of the nearest value around it."""
     if node is None:
         return None
     mark: yaml.Mark = node.start_mark
@@ -89,7 +89,7 @@ def _child(node: yaml.Node, step: int | str) -> tuple[yaml.Node, yaml.Mark] | No
 
 
 def check_inputs(scenario: Scenario) -> None:
-    """Read everything that the scenario names, so that a run does not fail half way. Raises ScenarioError."""
+    """Read all files that the scenario names, so that a run does not fail half way. Raises ScenarioError."""
     files = [*scenario.manifests, *(path for copies in scenario.copies for path in copies.manifests)]
     files += [path for e in scenario.events if (path := e.apply or e.delete_file) is not None]
     problems = [problem for path in files if (problem := _unreadable(path))]
@@ -105,13 +105,13 @@ def check_inputs(scenario: Scenario) -> None:
 
 
 def _unused(copies: Copies) -> list[str]:
-    """Texts to replace that are nowhere."""
+    """Replacement texts that do not occur."""
     try:
         text = "".join(
             file.read_text(encoding="utf-8-sig") for path in copies.manifests for file in files_of(path)
         )  # fmt: skip
     except (OSError, UnicodeDecodeError):
-        return []  # told already
+        return []  # reported already
     return [f"copies {copies.namespace}: no manifest contains {old!r}" for old in copies.replace if old not in text]
 
 

@@ -1,6 +1,6 @@
-"""The demo's screen: one line per happening, and below them a board with every instance as a glyph.
+"""The demo's screen: one line per event, and below them a board with every instance as a glyph.
 
-On a terminal the board is redrawn in place and the story is paced; elsewhere it is plain lines, as fast as they come.
+On a terminal the board is redrawn in place, with pauses for the reader; elsewhere plain lines are printed at once.
 Must not: influence the simulation.
 """
 
@@ -34,7 +34,7 @@ _PLAIN = {
     "Starting": "starts, all its pods are bound",
     "WaitingForScheduler": "admitted, waits for the scheduler",
 }
-"""Reasons whose whole explanation a story can do without."""
+"""Reasons with a short explanation for the demo."""
 
 _PAUSE_EVENT = 2.2  # seconds of real time before something happens to the cluster
 _PAUSE_MOMENT = 0.25
@@ -43,7 +43,7 @@ _PER_SECOND = 0.03  # seconds of real time per second of the simulation
 
 
 class Screen:
-    """Hears moments (`tell`) and shows them. `paced` waits between them; `live` adds colours and a board, which need a
+    """Gets events (`tell`) and shows them. `paced` waits between them; `live` adds colours and a board, which need a
     terminal."""
 
     def __init__(self, out: TextIO, timeline: Timeline, *, live: bool, paced: bool) -> None:
@@ -53,10 +53,10 @@ class Screen:
         self._paced = paced
         self._board_height = 0
         self._last = 0.0
-        self._sleep: Callable[[float], None] = time.sleep  # the story waits for its reader, in real time
+        self._sleep: Callable[[float], None] = time.sleep  # pauses for the reader, in real time
 
     def tell(self, moment: Moment) -> None:
-        """Show one moment, after a pause that people can follow."""
+        """Show one event, after a pause for the reader."""
         if self._paced:
             self._pause(moment)
         self._clear_board()
@@ -66,7 +66,7 @@ class Screen:
         self._out.flush()
 
     def close(self) -> None:
-        """Leave the last board where it is, below the story."""
+        """Leave the last board below the events."""
         self._clear_board()
         self._draw_board(self._timeline.end or self._last)
         self._board_height = 0
@@ -95,7 +95,7 @@ class Screen:
         return ["", *lines] if moment.kind is MomentKind.EVENT else lines
 
     def _width(self) -> int:
-        """Where lines are broken: at the terminal's edge, and not at all in a file."""
+        """The width of lines: that of the terminal; without a limit in a file."""
         return min(120, shutil.get_terminal_size().columns) if self._live else 10_000
 
     def _clear_board(self) -> None:
@@ -112,7 +112,7 @@ class Screen:
         self._board_height = len(lines)
 
     def board(self, service: str, now: float) -> list[str]:
-        """A service at a glance: groups as rows, instances as glyphs, running against target."""
+        """One service: groups as rows, instances as glyphs, running against target."""
         sample = self._timeline.last(service)
         rows = [self.paint(f" {clock(now)}  {service}", "1") + "  " + self._standing(sample)]
         groups = sorted({view.group for view in sample.instances} | set(sample.target))
@@ -135,7 +135,7 @@ class Screen:
 
 
 def short(name: str) -> str:
-    """`p0` for `mindie-server-p0`: what people say."""
+    """`p0` for `mindie-server-p0`: the short name for people."""
     return name.removeprefix("mindie-server-")
 
 

@@ -1,6 +1,6 @@
-"""Tells the demo's scenario on a screen while it unfolds in virtual time.
+"""Shows the demo's scenario on a screen while it is played in virtual time.
 
-Must not: judge by itself; the scenario's expectations decide whether the end is the right one.
+Must not: judge by itself; the scenario's expectations decide whether the result is right.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scaler.tools.simulation.verdicts import judge
 
 
 def tell(scenario: Scenario, *, seed: int, out: TextIO, live: bool, paced: bool) -> bool:
-    """Play and show; whether everything came as expected. `live` = colours and a board, for terminals."""
+    """Play and show; True if every expectation holds. `live` = colours and a board, for terminals."""
     silence_logs()
     timeline = Timeline()
     screen = Screen(out, timeline, live=live, paced=paced)

@@ -1,4 +1,4 @@
-"""Whether a simulation did what its scenario expects. Pure: a timeline in, one verdict per expectation out."""
+"""Whether a simulation met the expectations of its scenario. Pure: a timeline in, one verdict per expectation out."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _WORDS = {
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """One expectation and what became of it."""
+    """One expectation and its result."""
 
     expected: str
     ok: bool
     found: str = ""
-    """What was there instead; "" when the expectation holds."""
+    """What was found instead; "" when the expectation holds."""
 
 
 def judge(scenario: Scenario, timeline: Timeline) -> list[Verdict]:
-    """All expectations in the scenario's order, and last that nothing broke on the way."""
+    """All expectations in the scenario's order, and last that no error occurred."""
     return [*(_judge(expectation, scenario, timeline) for expectation in scenario.expect), _soundness(timeline)]
 
 
@@ -59,7 +59,7 @@ def _judge(expectation: Expectation, scenario: Scenario, timeline: Timeline) -> 
 
 
 def _of_one(expectation: Expectation, timeline: Timeline, service: str, start: float) -> str:
-    """ "" when the service does what is expected, else what it does."""
+    """ "" when the service meets the expectation, else its state."""
     if expectation.never_for is not None:
         return _longest(expectation, timeline, service, start)
     if expectation.within is not None:
@@ -107,7 +107,7 @@ def _load(expectation: Expectation, timeline: Timeline, start: float) -> str:
 
 
 def _longest_serving(expectation: Expectation, spans: Iterable[tuple[float, float, int]]) -> float:
-    """How long as many services served at a stretch; -1 when they never did."""
+    """The longest time during which as many services served; -1 for none."""
     since, longest = None, -1.0
     for begin, end, count in spans:
         if not _enough(expectation, count):
@@ -129,7 +129,7 @@ def _too_long(allowed: float, longest: float) -> str:
 
 
 def _services(expectation: Expectation, timeline: Timeline) -> list[str]:
-    """Those that are meant; without a name the only one."""
+    """The services of the expectation; without a name the only one."""
     if not expectation.service:
         return list(timeline.samples) if len(timeline.samples) == 1 else []
     if "*" in expectation.service:
@@ -154,7 +154,7 @@ def _longest(expectation: Expectation, timeline: Timeline, service: str, start: 
 
 
 def _soonest(expectation: Expectation, timeline: Timeline, service: str, start: float) -> str:
-    """ "" when the conditions held at some moment of the window, else what was there at its end."""
+    """ "" when the conditions held at some time of the window, else the state at its end."""
     base, deadline = timeline.at_time(service, start), start + (expectation.within or 0.0)
     for begin, _, sample in timeline.spans(service, start):
         if begin <= deadline and not _mismatch(expectation, sample, base):

@@ -1,5 +1,5 @@
-"""A scenario in a browser: the real controller on a simulated cluster, some times faster than real time, on the page of
-`scaler ui`. It goes on after the last event, until Ctrl-C.
+"""A scenario in a browser: the real controller on a simulated cluster, faster than real time, on the page of
+`scaler ui`. It runs on after the last event, until Ctrl-C.
 
 Must not: listen anywhere but on loopback.
 """
@@ -24,14 +24,15 @@ from scaler.tools.ui import end_on_signals
 FOR_EVER = 1e9
 """Seconds."""
 LEAP = 0.5
-"""Seconds by which time goes on at once, at most."""
+"""The largest step of time, in seconds."""
 _Ready = list[tuple[selectors.SelectorKey, int]]
 
 
 class PacedLoop(asyncio.SelectorEventLoop):
-    """An event loop on which so many seconds pass in one: timers and everything that waits come earlier.
+    """An event loop on which `speed` seconds pass in one: timers and timeouts come earlier.
 
-    On a machine that is too slow for it, time goes more slowly instead of leaping: nobody is taken for dead for it.
+    On a machine that is too slow, time runs more slowly instead of jumping: no component counts as dead for that
+    reason.
     """
 
     def __init__(self, speed: float) -> None:
@@ -39,11 +40,11 @@ class PacedLoop(asyncio.SelectorEventLoop):
         super().__init__(_Paced(self))
 
     def time(self) -> float:
-        """Seconds, of which `speed` pass in one at most."""
+        """Seconds, of which at most `speed` pass in one."""
         return self._now
 
     def wait(self, select: Callable[[float | None], _Ready], timeout: float | None) -> _Ready:
-        """What the selector does, and time goes on."""
+        """The selector's result, after time was advanced."""
         ready = select(timeout / self._speed if timeout else timeout)
         now = time.monotonic()
         self._now += min((now - self._seen) * self._speed, LEAP)
@@ -61,7 +62,7 @@ class _Paced(selectors.DefaultSelector):
 
 
 def show(scenario: Scenario, *, speed: float, seed: int, port: int, tell: Callable[[str], None]) -> None:
-    """Play it until Ctrl-C; `tell` is given the page's address. Raises OSError when the port cannot be had."""
+    """Play it until Ctrl-C; `tell` is called with the page's address. Raises OSError when the port is not available."""
     silence_logs()
     with asyncio.Runner(loop_factory=lambda: PacedLoop(speed)) as runner:
         try:
