@@ -1,1 +1,1 @@
-"""`scaler lint`: rules and jobs in the files of a user. No I/O."""
+"""`scaler lint`: checks rules and jobs in the files of a user. No I/O."""

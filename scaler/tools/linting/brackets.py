@@ -1,6 +1,6 @@
-"""Decides what a bracket behind a comment sign was meant as, and so reads a text as its author did.
+"""Decides whether a bracket in a comment is part of the JSON, and reads the text accordingly.
 
-The documentation prints `"group_list": [   # Job ratio state   {`: the bracket is needed, but belongs to the comment.
+The documentation prints `"group_list": [   # Job ratio state   {`: the bracket is needed, but is in the comment.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import msgspec
 from scaler.tools.linting.jsontext import Reader, Reading, bracket_fault
 
 MAX_READINGS = 64
-"""Ways to read one text that are tried; more than that is in doubt."""
+"""Readings of one text that are tried; with more of them the text counts as ambiguous."""
 MAX_WORK = 1024 * 1024
-"""Characters that are read for that in all."""
+"""Characters read for that in all."""
 
 _GUESSED = {"NotJson", "MissingComma", "TrailingText"}
 
 
 def read(text: str) -> Reading:
-    """Read `text`; a bracket behind a # is taken for real if just one such reading makes sense."""
+    """Read `text`; a bracket after a # counts if exactly one such reading makes sense."""
     plain = Reader(text, frozenset()).run()
     if not plain.suspects:
         return plain
@@ -30,7 +30,7 @@ def _sound_readings(text: str, plain: Reading) -> list[Reading]:
     """The readings that make sense, none when there are too many to try.
 
     Each way to keep some of the brackets is tried once, in ascending order of the comments; where a reading stops,
-    the ways that differ only behind that point are never tried.
+    the ways that differ only after that point are never tried.
     """
     budget = min(MAX_READINGS, MAX_WORK // (len(text) + 1) + 1)
     sound: list[Reading] = []
@@ -53,7 +53,7 @@ def _is_sound(reading: Reading) -> bool:
 
 
 def _undecided(reading: Reading) -> Reading:
-    """No reading makes sense, or more than one: say so, and offer no cure for the comments in question."""
+    """The finding that no reading makes sense, or more than one; without a cure for the comments in question."""
     faults = [
         msgspec.structs.replace(fault, edit=None) if fault.start in reading.suspects else fault
         for fault in reading.faults

@@ -1,6 +1,6 @@
-"""Judges the ConfigMap of a rule where it stands in a file: its keys, its document, its annotations.
+"""Checks the ConfigMap of a rule in a file: its keys, its document, its annotations.
 
-The document's own faults come from rules.document; this module finds their places in the YAML that the user has open.
+rules.document finds the faults of the document; this module finds their places in the YAML file of the user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scaler.tools.linting.position import Span, align
 
 
 class RuleMap(msgspec.Struct, frozen=True):
-    """A ConfigMap (or what was meant as one) that holds a rule."""
+    """A ConfigMap (or an object meant as one) with a rule."""
 
     object: Object
     rule: Rule | None
@@ -30,7 +30,8 @@ class RuleMap(msgspec.Struct, frozen=True):
 
 
 def is_rule_map(found: Object, *, wanted: bool) -> bool:
-    """Whether a ConfigMap or Secret is our business: has the key, or nearly; named by a job; or asked about alone."""
+    """Whether a ConfigMap or Secret is checked: it has the key, or nearly; a job names it; or the user named it
+    alone."""
     names = _names(found, "data") + _names(found, "binaryData") + _names(found, "stringData")
     near = any(difflib.get_close_matches(name, [RULE_KEY], cutoff=0.9) for name in names)
     return near or wanted or found.alone
@@ -42,7 +43,7 @@ def is_rank_table(found: Object) -> bool:
 
 
 def read_rule_map(found: Object) -> RuleMap:
-    """Everything about one rule ConfigMap. Never raises."""
+    """All findings about one rule ConfigMap. Never raises."""
     if found.kind == "Secret":
         message = "a Secret; the rule is read from a ConfigMap of this name"
         wrong = found.finding(("kind",), "NotAConfigMap", message, "write `kind: ConfigMap` and `data:`")
@@ -54,14 +55,14 @@ def read_rule_map(found: Object) -> RuleMap:
 
 
 def rule_value(found: Object) -> Value | None:
-    """The value under the rule's key, whatever it is; None when there is no such key."""
+    """The value under the rule's key, of any kind; None without such a key."""
     data = found.root.get("data")
     values = [value for key, value in data.members if key.text == RULE_KEY] if data else []
     return values[-1] if values else None
 
 
 def spans_of(found: Object, value: Value) -> list[Span] | None:
-    """For each character of a scalar its span in the file; None when they cannot be matched."""
+    """For each character of a scalar its span in the file; None if they do not match."""
     text = found.lines.text
     start = value.start
     if value.style in ("|", ">"):
@@ -74,7 +75,7 @@ def spans_of(found: Object, value: Value) -> list[Span] | None:
 
 
 def _document(found: Object) -> tuple[Rule | None, list[Finding]]:
-    """The rule under the key and its document's findings, or why there is no document."""
+    """The rule under the key and the findings of its document, or why there is no document."""
     value = rule_value(found)
     if value is None or value.string is None:
         fault = key_finding(_names(found, "data"), _names(found, "binaryData"))

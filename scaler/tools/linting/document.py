@@ -1,6 +1,6 @@
-"""A rule document as `scaler lint` reads it: on behind what is not JSON, with every fault at once and with cures.
+"""A rule document as `scaler lint` reads it: it continues after text that is no JSON, with all faults and their cures.
 
-The verdict is that of rules.document: what the controller takes is taken here, and nothing else.
+The result is that of rules.document: lint accepts what the controller accepts, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _DOUBTS = ("NotJson", "TrailingText", "BraceInComment", "NestedTooDeep", "Commen
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """What a document says, with each fault's offset in its text; faults are in the order of the text."""
+    """The value of a document, with each fault's offset in its text; faults are in the order of the text."""
 
     rule: Rule | None
     faults: tuple[Finding, ...]
 
     @property
     def edits(self) -> list[Edit]:
-        """The cures of all that has one; none behind a place where nobody knows what the text means."""
+        """All cures; none after a place where the meaning of the text is uncertain."""
         doubts = [
             fault.start for fault in self.faults if fault.code in _DOUBTS and getattr(fault, "edit", None) is None
         ]
@@ -58,7 +58,7 @@ def examine(text: str) -> Examination:
 
 
 def _located(fault: Finding, root: Node, text: str) -> TextFinding:
-    """The fault with its offset, and with its cure where a bare number only lacks its quotes."""
+    """The fault with its offset, and with its cure if a bare number only lacks its quotes."""
     node, key = _find(root, fault.path)
     start = key if fault.on_key and key >= 0 else node.start
     digits = text[node.start : node.end]
@@ -78,7 +78,7 @@ def _find(node: Node, path: Path) -> tuple[Node, int]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a rule. Unknown members give warnings only: no editor should refuse them."""
+    """The JSON Schema (draft 2020-12) of a rule. Unknown members only give warnings, so the schema allows them."""
     schema = RuleDocument.model_json_schema()
     for part in (schema, *schema["$defs"].values()):
         del part["additionalProperties"]

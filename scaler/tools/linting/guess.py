@@ -1,4 +1,4 @@
-"""Says what a text seems to be that is neither a rule nor a manifest as it should be. Text in, findings out."""
+"""Guesses what a text is that is neither a valid rule nor a valid manifest. Text in, findings out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOKS = (
     ({"deploy_config", "p_instances_num", "single_p_instance_pod_num"}, "a configuration of MindIE's deployer"),
     ({"SERVING_FRAMEWORK", "engine", "inference_service"}, "a configuration of MindCluster's deployer"),
 )
-"""Names at the top of a text, any of which says what it seems to be."""
+"""Names at the top of a text, each of which shows what the text probably is."""
 _EMPTY_HEAD = re.compile(
     r"^(metadata|data)[ \t]*:[ \t]*(?:#.*)?\r?\n(?:[ \t]*\r?\n)*"
     r"[\"']?(name|namespace|labels|annotations|creationTimestamp|uid|elastic_scaling\.json)[\"']?[ \t]*:",
@@ -44,8 +44,8 @@ _NAME = re.compile(r"^name[ \t]*:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
 
 
 def lost_indentation(text: str, file: str) -> list[Finding]:
-    """What is wrong with manifests whose lines have lost the blanks at their beginnings; empty where there are none.
-    What can be told of a rule in one is told."""
+    """Findings about manifests whose lines have lost their indentation; empty if there are none. Findings about a rule
+    in such a manifest are included if possible."""
     starts = [0, *(found.end() for found in re.finditer(r"^---.*$", text, re.MULTILINE))]
     parts = [(start, text[start:end]) for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
     lines = Lines(text)
@@ -72,7 +72,7 @@ def _lost(text: str, start: int, lines: Lines, file: str) -> Iterator[Finding]:
 
 
 def seems(value: Value) -> str:
-    """What a YAML or JSON object without `kind` seems to be, "" when nothing comes to mind."""
+    """What a YAML or JSON object without `kind` probably is, "" without a guess."""
     return _seems({key.text for key, _ in value.members})
 
 
@@ -81,7 +81,7 @@ def _seems(names: Collection[str]) -> str:
 
 
 def foreign_json(text: str, file: str) -> Finding | None:
-    """What a JSON text seems to be that has nothing of a rule; None where nothing comes to mind."""
+    """What a JSON text without parts of a rule probably is; None without a guess."""
     value: Any = None
     with suppress(ValueError, RecursionError):
         value = json.loads(text)
@@ -90,8 +90,8 @@ def foreign_json(text: str, file: str) -> Finding | None:
 
 
 def yaml_document(text: str, file: str) -> Object | Finding | None:
-    """A YAML text without `kind`: the data of a ConfigMap as an object, or what the text seems to be; None for a text
-    that is no YAML mapping, or that may be meant as JSON."""
+    """A YAML text without `kind`: the data of a ConfigMap as an object, or a finding about what the text probably is;
+    None for a text that is no YAML mapping, or that may be meant as JSON."""
     bare = re.sub(r"^[ \t]*(?:#|//).*$", "", text, flags=re.MULTILINE).lstrip("\ufeff \t\r\n")
     if not bare or bare[0] in "{[｛［【\"'“”‘’" or not re.match(r"[\w./-]+[ \t]*:(?:\s|$)", bare):
         return None
@@ -121,7 +121,7 @@ def _not_a_rule(message: str, line: int, column: int, file: str) -> Finding:
 
 
 def object_in_document(text: str) -> str:
-    """What stands under the rule's key when it is no rule at all but a manifest; "" when it is none."""
+    """What the manifest under the rule's key is, if there is a manifest instead of a rule; else ""."""
     kind = _KIND.search(text)
     if kind is not None and re.search(r"^apiVersion[ \t]*:", text, re.MULTILINE):
         return f"a manifest of kind {kind[1]}"
@@ -135,7 +135,7 @@ def object_in_document(text: str) -> str:
 
 
 def odd_kinds(found: Object) -> Iterator[Finding]:
-    """A kind that does not fit what is in the object."""
+    """A kind that does not fit the content of the object."""
     if found.kind not in ("", "ConfigMap", "Secret") and found.root.get("data", RULE_KEY) is not None:
         message = f"kind {found.kind}, and data.{RULE_KEY}: this seems to be a ConfigMap with a rule"
         yield found.finding(("kind",), "KindDoesNotFit", message, "write kind: ConfigMap and apiVersion: v1")
@@ -151,6 +151,6 @@ def odd_kinds(found: Object) -> Iterator[Finding]:
 
 
 def likely_kind(kind: str) -> str:
-    """The kind that a kind which nobody knows was probably meant as; "" when none is near."""
+    """The kind that an unknown kind was probably meant as; "" when none is near."""
     near = difflib.get_close_matches(kind, KINDS, n=1, cutoff=0.8)
     return near[0] if near and kind not in KINDS else ""

@@ -1,7 +1,7 @@
-"""Judges AscendJobs of an inference service where they stand in a file: what keeps them from ever being served.
+"""Checks AscendJobs of an inference service in a file: why they could never be served.
 
-Only what the manifest itself shows, plus the rule where it is among the linted files. Queues, nodes and images are
-the cluster's business. Jobs that are no part of such a service (training) are not looked at.
+Only what the manifest itself shows, and the rule if it is among the linted files. Queues, nodes and images are not
+checked, and neither are jobs of other purposes (training).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SPECS_PATH = ("spec", "replicaSpecs")
 _LABELS: Path = ("metadata", "labels")
 _FAULT_SCHEDULING = ("grace", "force", "off")
 _DEPTH = 12
-"""Levels of a manifest down to all that is checked; deeper ones need not be read."""
+"""Levels of a manifest that are read: no check needs deeper ones."""
 _SPEC_FIELDS = ("schedulerName", "runPolicy", "successPolicy", "replicaSpecs")
 
 
@@ -39,31 +39,31 @@ def is_service_job(found: Object) -> bool:
 
 
 def rule_name(found: Object) -> str:
-    """The rule that a job names, "" when it names none."""
+    """The rule in the label of a job, "" without one."""
     return found.root.string_at("metadata", "labels", RULE_LABEL) or _moved(found)
 
 
 def _moved(found: Object) -> str:
-    """The same where admission has put it, beside Ascend Operator."""
+    """The rule in the annotation of a job whose label admission has moved, beside Ascend Operator."""
     return found.root.string_at("metadata", "annotations", MOVED_RULE)
 
 
 def job_label_faults(found: Object, rules: Rules) -> list[Finding]:
-    """What is wrong with the labels of a job, and with its size against its rule."""
+    """Findings about the labels of a job, and about its size against its rule."""
     job, moved = _Job(found), _moved(found)
     faults = list(place_faults(found, _LABELS, "this job", rules, moved=moved))
     return [*faults, *size_faults(found, _LABELS, job.pods, SPECS_PATH, rules, moved=moved), *_template_apps(job)]
 
 
 def check_job(found: Object) -> list[Finding]:
-    """All findings on one job besides."""
+    """All other findings about one job."""
     job = _Job(found)
     findings = [*metadata_findings(found), *_shape(job), *_makeable(job), *_scheduling(job)]
     return [*findings, *_fault_scheduling(job), *_retries(job), *_containers(job), *_super_pod(job), *_gates(job)]
 
 
 class _Job:
-    """One job and its handful of values that several checks need."""
+    """One job and the values that several checks need."""
 
     def __init__(self, found: Object) -> None:
         self.object = found
@@ -146,7 +146,7 @@ def _retries(job: _Job) -> Iterator[Finding]:
 
 
 def _makeable(job: _Job) -> Iterator[Finding]:
-    """What keeps pods from being made of it: the controller's own checks, each shown where it stands."""
+    """Why no pods can be made of it: the controller's own checks, each with its place."""
     for fault in job_findings(job.plain):
         yield job.object.placed(fault)
 

@@ -1,9 +1,9 @@
-"""Reads JSON as people write it: strict about what is right, tolerant in going on, exact about where.
+"""Reads JSON as people write it: checks strictly, continues after faults, gives exact places.
 
-A fault never ends the reading when what was meant is beyond doubt (comments, trailing commas, full-width
-punctuation, a byte order mark, ...), so faults of meaning behind it are found in the same run. A text without
-faults is JSON, and json.loads gives the same value (NaN and nesting over `MAX_DEPTH` aside, which are refused here).
-It must not know what a rule is, and must end on every input without raising.
+Reading continues after a fault if its meaning is certain (comments, trailing commas, full-width punctuation, a byte
+order mark, ...), so faults of meaning after it are found in the same run. A text without faults is JSON, and
+json.loads gives the same value (except for NaN and nesting over `MAX_DEPTH`, which are refused here).
+Must not know what a rule is, and must end on every input without raising.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LITERALS = {"true": True, "false": False, "null": None}
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Replace `text[start:end]` by `text`: the cure of one fault, given only where there is no second one."""
+    """Replace `text[start:end]` by `text`: the cure of one fault, given only if there is exactly one cure."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class TextFinding(Finding, frozen=True):
 
 
 class Node(msgspec.Struct):
-    """A value and where it stands: `text[start:end]`."""
+    """A value and its place: `text[start:end]`."""
 
     value: Any
     start: int
@@ -60,7 +60,7 @@ class Node(msgspec.Struct):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What a text says. `root` is None when it could not be read to its end."""
+    """The result of reading a text. `root` is None when the text could not be read to its end."""
 
     root: Node | None
     faults: list[TextFinding]
@@ -69,17 +69,17 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def bracket_fault(start: int, path: Path) -> TextFinding:
-    """The fault of a bracket at `start` that stands behind a comment sign."""
+    """The fault of a bracket at `start`, in a comment."""
     message = "this bracket stands behind a # on the same line: deleting the comment deletes the bracket too"
     return TextFinding("BraceInComment", path, message, "put the bracket on a line of its own first", start=start)
 
 
-class _StopReading(Exception):  # noqa: N818 - not an error: the reader's own way out of the nesting
+class _StopReading(Exception):  # noqa: N818 - no error: ends the recursion of the reader
     pass
 
 
 class Reader:
-    """One pass over one text. `kept`: comments whose brackets at the end are read as if they stood outside."""
+    """One pass over one text. `kept`: comments whose brackets at the end are read as if outside the comment."""
 
     def __init__(self, text: str, kept: frozenset[int]) -> None:
         self.text = text
@@ -158,7 +158,7 @@ class Reader:
         return True
 
     def _ends(self, close: str) -> bool:
-        """Behind a member or element: take the comma (False) or the closing bracket (True)."""
+        """After a member or element: read the comma (False) or the closing bracket (True)."""
         end = self.pos
         char = self._peek()
         if char == close:
@@ -193,7 +193,7 @@ class Reader:
         return word[0]
 
     def _word(self) -> Node:
-        """A number, true, false, null, or something that is none of them and is read as if it were in quotes."""
+        """A number, true, false, null, or another word, which is read as if in quotes."""
         word = _WORD.match(self.text, self.pos)
         if word is None or "&" in word[0]:
             self._stop_expecting("a value")
@@ -221,7 +221,7 @@ class Reader:
         return value
 
     def _string_end(self, start: int, opening: str) -> int:
-        """Offset of the closing quote: of the same kind, or on the same line one that merely looks like it."""
+        """Offset of the closing quote: of the same kind, or on the same line one that only looks similar."""
         line_end = self._line_end(start)
         closing = '"' if opening == '"' else _SINGLE_QUOTES if opening in _SINGLE_QUOTES else _DOUBLE_QUOTES
         ends = (self._quote(start + 1, line_end, quotes) for quotes in (closing, _DOUBLE_QUOTES))
@@ -250,7 +250,7 @@ class Reader:
             else:
                 parts.append(char)
             pos += 1
-        # Halves of one character may have been written as two escapes; a lone half stays as it is.
+        # Two escapes may be the halves of one character; a lone half stays unchanged.
         return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
     def _escape(self, pos: int, end: int, parts: list[str]) -> int:
@@ -284,7 +284,7 @@ class Reader:
     # -- between tokens -----------------------------------------------------------------------------------
 
     def _peek(self) -> str:
-        """The next significant character as ASCII would write it, "" at the end. Does not move past it."""
+        """The next significant character, in its ASCII form, "" at the end. Does not move past it."""
         while True:
             self.pos = _SPACE.match(self.text, self.pos).end()  # type: ignore[union-attr]  # matches the empty string too
             char = self.text[self.pos : self.pos + 1]
@@ -373,5 +373,5 @@ def _is_odd_space(char: str) -> bool:
 
 
 def _number(text: str) -> int | float:
-    """As json.loads reads it; beyond the digits that Python converts in linear time, a whole number is a float too."""
+    """The number as json.loads reads it; with more digits than Python converts in linear time, a float."""
     return int(text) if len(text) <= LONGEST_INTEGER and text.lstrip("-").isdigit() else float(text)

@@ -1,4 +1,4 @@
-"""Lints files as the user has them: rule documents, ConfigMaps, whole folders of manifests. Text in, findings out.
+"""Lints files of a user: rule documents, ConfigMaps, whole folders of manifests. Text in, findings out.
 
 Reads no file itself (tools.lint does), and never raises.
 """
@@ -32,14 +32,14 @@ _MARKS = re.compile(rb"elastic_scaling|^kind:", re.MULTILINE)
 _RULE_WORD = "elastic_scaling_list"
 BOM = "\ufeff"
 MIXTURE = "MixturePossible"
-"""An `info`: nothing is wrong, and nothing fails because of it."""
+"""An `info`: no error, and nothing fails because of it."""
 _WHAT_ENDS_ONE = (
     "it ends when what is missing has room again, or a minimum takes the room of the surplus; "
     'with the annotation mind-cluster/trade: "always" the service gives up surplus by itself'
 )
 _HOLDERS = ("ConfigMap", "Secret")
 _MOST_KINDS = 8
-"""Of what was not looked at, named in one line."""
+"""Kinds of unchecked objects that are named in one line."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -51,13 +51,13 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What was looked at and what was found, in the order of the files and of the lines in them."""
+    """What was checked and what was found, in the order of the files and of the lines in them."""
 
     findings: list[Finding]
     checked: Mapping[str, int]
-    """How many `rule`s, and how many objects of each kind that names one."""
+    """The number of `rule`s, and of objects of each kind that name a rule."""
     left_out: Mapping[str, int]
-    """What else is in the files, in words, and how often: nothing of it was looked at."""
+    """Other content of the files, in words, with its number: none of it was checked."""
 
     @property
     def rules(self) -> int:
@@ -74,7 +74,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class _Read:
-    """What the files hold."""
+    """The content of the files."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -145,14 +145,14 @@ def lint(sources: Sequence[Source]) -> Report:
 
 
 def faults_of(found: Object, rules: Rules) -> list[Finding] | None:
-    """What is wrong with the labels, gates and sizes of a workload; None for what belongs to no service."""
+    """Findings about the labels, gates and sizes of a workload; None for a workload of no service."""
     if found.kind == "AscendJob":
         return job_label_faults(found, rules) if is_service_job(found) else None
     return None if found.kind in _HOLDERS else workload_faults(found, rules)
 
 
 def rules_among(found: Sequence[Object]) -> tuple[list[RuleMap], Rules]:
-    """The ConfigMaps that hold rules (or should), and the same by their names."""
+    """The ConfigMaps with rules (or meant to have one), and the same by their names."""
     named = {(one.namespace, name) for one in found for name in _named_by(one)}
     holders = [one for one in found if _may_hold(one) and not (_is_ours(one) or is_rank_table(one))]
     maps = [read_rule_map(one) for one in holders if is_rule_map(one, wanted=_is_named(one, named))]
@@ -161,11 +161,11 @@ def rules_among(found: Sequence[Object]) -> tuple[list[RuleMap], Rules]:
 
 
 def is_made(found: Object, names: Container[tuple[str, str]]) -> bool:
-    """Whether another object makes this one, which is where anything wrong has to be corrected. `names` are the kinds
-    and names of all objects in the files."""
+    """Whether another object makes this one, so that the other object has to be corrected. `names` are the kinds and
+    names of all objects in the files."""
     holder = found.root.get("metadata", "ownerReferences")
     owners = [(one.string_at("kind"), one.string_at("name")) for one in (holder.items if holder else ())]
-    if not owners or found.kind == "Pod":  # the labels of a pod may have been edited by themselves
+    if not owners or found.kind == "Pod":  # the labels of a pod may have been edited directly
         return False
     return found.kind in ("ReplicaSet", "ControllerRevision") or any(owner in names for owner in owners)
 
@@ -188,7 +188,7 @@ def _named_by(found: Object) -> set[str]:
 
 
 def _may_hold(found: Object) -> bool:
-    """Whether it is a ConfigMap, or the data of one whose head is missing."""
+    """Whether it is a ConfigMap, or the data of one without its head."""
     return found.kind in _HOLDERS or (not found.kind and found.root.get("data", RULE_KEY) is not None)
 
 
@@ -201,14 +201,14 @@ def _is_named(holder: Object, named: set[tuple[str, str]]) -> bool:
 
 
 def _mixtures(rule: Rule | None) -> Iterator[tuple[str, str]]:
-    """What was found and what to write, where a rule leaves mixtures open."""
+    """Finding and advice, if the rule allows mixtures."""
     found = mixtures(rule) if rule is not None else None
     if found is not None:
         yield in_words(found), _WHAT_ENDS_ONE
 
 
 def _what(found: Object) -> str:
-    """An object that was not looked at, in words."""
+    """The words for an object that was not checked."""
     kind = found.kind or "object without a kind"
     if found.kind in _HOLDERS:
         return f"{kind} of the scaler itself" if _is_ours(found) else f"{kind} without a rule"
@@ -234,7 +234,7 @@ def _nothing(file: str, left_out: Sequence[Object], words: Mapping[str, int]) ->
 
 
 def _places(found: Object) -> list[str]:
-    """Where the labels of an object belong, as kubectl explain writes it."""
+    """The paths of the labels of an object, in the form of kubectl explain."""
     paths = (at for role in roles_of(found) or () if role.is_instance for at in role.labels.values())
     return [".".join(map(str, path)) for path in paths]
 
@@ -244,7 +244,7 @@ def _where(found: Object) -> str:
 
 
 def _names_no_rule(found: Object) -> Finding:
-    """Of a workload beside rules that nothing names."""
+    """The finding about a workload without a rule, beside rules that no workload names."""
     message = f"this {found.kind} names no rule, and nothing else here names one"
     return Finding("NamesNoRule", ("metadata", "name"), message, _where(found), "warning")
 
@@ -280,7 +280,7 @@ def decode(data: bytes, name: str) -> tuple[str, Finding | None]:
 
 
 def is_manifest(text: str) -> bool:
-    """Whether a text is made of Kubernetes objects, and not the bare JSON of a rule."""
+    """Whether a text consists of Kubernetes objects, and is not the bare JSON of a rule."""
     if not text.lstrip(BOM + " \t\r\n").startswith(("{", "[")):
         return _MANIFEST.search(text) is not None
     try:
@@ -288,7 +288,7 @@ def is_manifest(text: str) -> bool:
     except (ValueError, RecursionError):
         root = read(text).root if len(text) <= MAX_BYTES else None
         value = root.value if root is not None else None
-    if isinstance(value, list):  # the bare items of a list, as client libraries and jq give them
+    if isinstance(value, list):  # the bare items of a list, as client libraries and jq print them
         return any(isinstance(one, dict) and ("kind" in one or "metadata" in one) for one in value)
     return isinstance(value, dict) and "kind" in value
 

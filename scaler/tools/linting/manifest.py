@@ -1,7 +1,7 @@
-"""Kubernetes objects in YAML (or JSON) text, each value with its place. Knows YAML, not what the objects mean.
+"""Kubernetes objects in YAML (or JSON) text, each value with its place. Knows YAML, not the meaning of the objects.
 
 Built on PyYAML's events rather than its nodes: composing nodes recurses, and the C loader ends the whole process on
-deep nesting. Nothing here raises on bad text: what cannot be read is a finding.
+deep nesting. Nothing here raises on bad text: unreadable text is a finding.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Value(msgspec.Struct):
         return self.kind == "scalar" and self.tag == _NULL
 
     def get(self, *path: str | int) -> Value | None:
-        """The value at the end of `path`, None when there is none (or null). Of double names the last wins."""
+        """The value at the end of `path`, None when there is none (or null). Of duplicate names the last counts."""
         here: Value | None = self
         for step in path:
             found = here._at(step) if here else []
@@ -71,7 +71,7 @@ class Value(msgspec.Struct):
         return [value for key, value in self.members if key.text == step]
 
     def key(self, name: str) -> Value | None:
-        """The last member name that reads `name`, with its place."""
+        """The last member name equal to `name`, with its place."""
         return next((key for key, _ in reversed(self.members) if key.text == name), None)
 
     def string_at(self, *path: str | int) -> str:
@@ -80,10 +80,10 @@ class Value(msgspec.Struct):
         return (value.string or "") if value else ""
 
     def plain(self, depth: int, seen: dict[tuple[int, int], Any] | None = None) -> Any:
-        """The value as JSON would hold it, at most `depth` levels of it: what lies deeper is None.
+        """The value as plain JSON, at most `depth` levels of it: deeper values are None.
 
-        A number that is no decimal integer stays the text that it was. What an alias repeats is made only once per
-        level (`seen`), so that a few lines of YAML cannot become a billion.
+        A number that is no decimal integer stays text. A value that aliases repeat is made only once per level
+        (`seen`), so that a few lines of YAML cannot become a billion.
         """
         seen = {} if seen is None else seen
         if self.kind == "scalar":
@@ -107,7 +107,7 @@ class Object(msgspec.Struct, frozen=True):
     lines: Lines
     root: Value
     alone: bool
-    """The only object of a file that was named by the user, not found in a folder."""
+    """The only object of a file that the user named, not found in a folder."""
 
     @property
     def kind(self) -> str:
@@ -119,11 +119,11 @@ class Object(msgspec.Struct, frozen=True):
 
     @property
     def namespace(self) -> str:
-        """ "" when the manifest leaves it to kubectl."""
+        """ "" when the manifest has none: kubectl then decides."""
         return self.root.string_at("metadata", "namespace")
 
     def finding(self, path: Path, code: str, message: str, hint: str = "", level: Level = "error") -> Finding:
-        """A finding at the value at `path`; what is missing is shown at the name that should hold it."""
+        """A finding at the value at `path`; for a missing value at the name that should have it."""
         return self.placed(Finding(code, path, message, hint, level))
 
     def placed(self, fault: Finding) -> Finding:
@@ -132,7 +132,7 @@ class Object(msgspec.Struct, frozen=True):
         return fault.at(line, column, self.file)
 
     def nearest(self, path: Path, *, on_key: bool = False) -> Value:
-        """The value at `path`, or its name (`on_key`); what is missing is shown at the name that should hold it."""
+        """The value at `path`, or its name (`on_key`); for a missing value the name that should have it."""
         value = place = self.root
         for step in path:
             key, inner = value.key(str(step)), value.get(step)
@@ -143,7 +143,7 @@ class Object(msgspec.Struct, frozen=True):
 
 
 def objects(text: str, file: str, *, alone: bool) -> tuple[list[Object], list[Finding]]:
-    """All objects of a YAML text, List items one by one; what could not be read is a finding. Never raises."""
+    """All objects of a YAML text, List items one by one; unreadable text is a finding. Never raises."""
     found, findings = values(text, file)
     lines = Lines(text)
     roots = [one for root in found for one in _unpacked(root)]
@@ -152,7 +152,7 @@ def objects(text: str, file: str, *, alone: bool) -> tuple[list[Object], list[Fi
 
 
 def values(text: str, file: str) -> tuple[list[Value], list[Finding]]:
-    """The documents of a YAML text up to the first mistake, and that. Never raises."""
+    """The documents of a YAML text up to the first mistake, and that mistake. Never raises."""
     lines = Lines(text)
     roots: list[Value] = []
     findings: list[Finding] = []
@@ -162,7 +162,7 @@ def values(text: str, file: str) -> tuple[list[Value], list[Finding]]:
         findings.append(_finding(file, lines, deep.offset, f"nested more than {MAX_DEPTH} deep", ""))
     except yaml.YAMLError as broken:
         findings.append(_syntax_finding(file, lines, broken))
-    except ValueError as broken:  # lone surrogates, which no file can hold
+    except ValueError as broken:  # lone surrogates, which no file can contain
         findings.append(_finding(file, lines, 0, f"not a text: {broken}", "save it as UTF-8"))
     return roots, findings
 
@@ -203,7 +203,7 @@ class _Builder:
         self._anchors: dict[str, Value] = {}
 
     def feed(self, event: Any) -> Value | None:
-        """Take one event; the root value when the event completes it."""
+        """Take one event; returns the root value when the event completes it."""
         kind = type(event)
         if kind is yaml.DocumentStartEvent:
             self._anchors = {}

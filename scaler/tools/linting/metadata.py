@@ -1,4 +1,4 @@
-"""Judges labels and annotations: the API server takes strings only, and of labels only some."""
+"""Checks labels and annotations: the API server accepts only strings, and as labels only some strings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 
 
 def metadata_findings(found: Object) -> Iterator[Finding]:
-    """Labels and annotations that make the API server refuse the object."""
+    """Labels and annotations for which the API server refuses the object."""
     yield from label_findings(found, ("metadata", "labels"))
     yield from _not_strings(found, ("metadata", "annotations"), "AnnotationNotAString")
 
 
 def label_findings(found: Object, path: Path) -> Iterator[Finding]:
-    """The same of the labels at `path`."""
+    """The same for the labels at `path`."""
     yield from _not_strings(found, path, "LabelNotAString")
     for key, value in _members(found, path):
         if value.string is not None and not _LABEL_VALUE.fullmatch(value.string):

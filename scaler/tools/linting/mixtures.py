@@ -1,7 +1,7 @@
-"""Which mixtures can run that no ratio of a rule names. Counts in, counts out; nothing here decides.
+"""The mixtures that a rule allows and that none of its ratios names. Counts in, counts out; nothing is decided here.
 
-A service that serves keeps what is bound, so between the smallest and the largest ratio every combination of running
-instances can come about: by losses, or because a scale-up finds no room.
+A service that serves keeps its bound instances, so between the smallest and the largest ratio every combination of
+running instances is possible: after losses, or because a scale-up finds no room.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ Counts = dict[str, int]
 
 
 class Mixtures(msgspec.Struct, frozen=True):
-    """What a rule leaves open."""
+    """The mixtures of a rule."""
 
     number: int
-    """Combinations between the smallest and the largest ratio that no ratio is."""
+    """Combinations between the smallest and the largest ratio that are no ratio."""
     example: Counts
-    """One of them, lopsided where there is one such: a group at its largest, the others at their smallest."""
+    """One of them, if possible an unbalanced one: a group at its largest, the others at their smallest."""
 
 
 def mixtures(rule: Rule) -> Mixtures | None:
-    """None where the ratios of the rule are all combinations between its smallest and its largest."""
+    """None if the ratios of the rule are all combinations between its smallest and its largest."""
     named = {_key(rule, ratio.counts) for ratio in rule.ratios}
     most = math.prod(rule.largest.of(name) - rule.smallest.of(name) + 1 for name in rule.groups)
     if most <= len(named):
@@ -36,7 +36,7 @@ def mixtures(rule: Rule) -> Mixtures | None:
 
 
 def _candidates(rule: Rule) -> Iterator[Counts]:
-    """If there is any mixture, one of these is: single steps lead from the ratios to every combination."""
+    """If there is any mixture, one of these is one: single steps lead from the ratios to every combination."""
     smallest = {name: rule.smallest.of(name) for name in rule.groups}
     for name in rule.groups:
         yield {**smallest, name: rule.largest.of(name)}

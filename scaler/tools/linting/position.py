@@ -1,4 +1,4 @@
-"""From offsets to lines and columns, and from a value inside a YAML file back to the file. Pure text work."""
+"""Converts offsets to lines and columns, and values inside a YAML file to places in the file. Pure text work."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Lines:
 
 
 def align(value: str, raw: str, start: int, *, escapes: bool = False, doubled: str = "") -> list[Span] | None:
-    """For each character of `value` (and its end) the span in `raw` where it is written; None if it is not there.
+    """For each character of `value` (and its end) its span in `raw`; None if it is not in `raw`.
 
-    Exact for everything but blanks, which YAML adds (indentation) and takes away (folding): a blank gets a place
-    among the blanks around it. `escapes`: backslashes as in double-quoted scalars; `doubled`: a quote written twice.
+    Exact except for blanks, which YAML adds (indentation) and removes (folding): a blank gets a place among the blanks
+    around it. `escapes`: backslashes as in double-quoted scalars; `doubled`: a quote written twice.
     """
     spans: list[Span] = []
     pos = start
@@ -63,7 +63,7 @@ def align(value: str, raw: str, start: int, *, escapes: bool = False, doubled: s
 
 
 def _next(char: str, raw: str, pos: int, escapes: bool, doubled: str) -> Span:
-    """Where `char` is written at or behind `pos`; a blank may be written nowhere and gets an empty span."""
+    """The span of `char` at or after `pos`; a blank that is not written gets an empty span."""
     if char in _BLANK and not escapes:
         return pos, pos + raw.startswith(char, pos)
     begin = pos
@@ -78,11 +78,11 @@ def _next(char: str, raw: str, pos: int, escapes: bool, doubled: str) -> Span:
 
 
 def _unescape(raw: str, pos: int) -> tuple[str, int]:
-    """The character that is written at `pos` of a double-quoted scalar, and the width of its spelling."""
+    """The character at `pos` of a double-quoted scalar, and the number of characters that it is written with."""
     if raw[pos] != "\\" or pos + 1 >= len(raw):
         return raw[pos], 1
     kind = raw[pos + 1]
-    if kind in "\r\n":  # a line end that does not count
+    if kind in "\r\n":  # a line end without meaning
         return "", 2
     if kind in _LONG_ESCAPES:
         digits = raw[pos + 2 : pos + 2 + _LONG_ESCAPES[kind]]

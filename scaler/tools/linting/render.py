@@ -1,4 +1,4 @@
-"""Findings as people read them: place, message, the line itself with a caret under the fault, and what to write."""
+"""Findings as text for people: place, message, the line with a caret under the fault, and the correction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scaler.rules.finding import Finding, printable
 from scaler.tools.linting.position import Lines
 
 WINDOW = 110
-"""Columns of a line that are shown; of a longer one the part around the fault."""
+"""Columns of a line that are shown; of a longer line the part around the fault."""
 
 _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "info": "\x1b[1;36m", "hint": "\x1b[36m", "place": "\x1b[1m"}
 _RESET = "\x1b[0m"
@@ -35,7 +35,7 @@ def _one(finding: Finding, lines: Lines, color: bool) -> str:
 
 
 def _excerpt(line: str, column: int) -> tuple[str, str]:
-    """The line, cut to the window around the column, and blanks as wide as what stands before the column."""
+    """The line, cut to the window around the column, and blanks as wide as the text before the column."""
     start = max(0, column - 1 - WINDOW // 2) if len(line) > WINDOW else 0
     end = start + WINDOW
     before = _safe(line[start : column - 1])

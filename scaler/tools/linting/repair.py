@@ -1,6 +1,6 @@
-"""Corrects a file where the cure is beyond doubt, and leaves every other byte of it as it is.
+"""Corrects a file where the cure is certain, and keeps every other byte of it.
 
-Applies the edits that findings carry, then lints the result and says which errors are left.
+Applies the edits of the findings, then lints the result and returns the errors that are left.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from scaler.tools.linting.position import Span
 from scaler.tools.linting.workloads import roles_of
 
 MAX_ROUNDS = 20
-"""A document shows at most 100 faults at a time, and some hide others."""
+"""A document shows at most 100 faults at a time, and some faults hide others."""
 _BLANK = " \t\r\n"
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """`text` is the file with all corrected that has one cure only, and `remaining` the errors that are left in it."""
+    """`text` is the file with every certain correction, and `remaining` the errors that are left in it."""
 
     text: str
     changed: int
-    """How many places were changed."""
+    """Number of changed places."""
     remaining: list[Finding]
     """With their places in `text`."""
 
 
 def repair(source: Source, beside: Sequence[Source] = ()) -> Repair:
-    """Correct one file; `beside` are others that may have the rules it names. Never raises."""
+    """Correct one file; `beside` are other files that may have the rules it names. Never raises."""
     text, fault = decode(source.data, source.name)
     if fault is not None:
         return Repair("", 0, [fault])
@@ -60,7 +60,7 @@ def _objects(source: Source) -> list[Object]:
 
 def _one_round(text: str, name: str, beside: Sequence[Object]) -> tuple[str, int]:
     if not is_manifest(text):
-        # What seems to be something else than a rule is left as it is.
+        # A text that is probably no rule stays unchanged.
         other = yaml_document(text, name) or foreign_json(text, name)
         return (text, 0) if other is not None else _applied(text, examine(text).edits)
     mark = BOM if text.startswith(BOM) else ""
@@ -80,7 +80,7 @@ def _one_round(text: str, name: str, beside: Sequence[Object]) -> tuple[str, int
 
 
 def _cures(found: Object, faults: Sequence[Finding]) -> list[Edit]:
-    """Of the faults that can be mended by writing another word in their place."""
+    """Edits for the faults that another word in their place corrects."""
     edits = []
     for fault in faults:
         value = found.nearest(fault.path, on_key=fault.on_key)
@@ -90,7 +90,7 @@ def _cures(found: Object, faults: Sequence[Finding]) -> list[Edit]:
 
 
 def _quoted(found: Object) -> list[Edit]:
-    """Labels that are numbers or switches get their quotes."""
+    """Edits that add quotes to labels that are numbers or booleans."""
     paths: list[Path] = [("metadata", "labels"), ("metadata", "annotations")]
     paths += [path for role in roles_of(found) or () for path in role.labels.values()]
     holders = [holder for path in dict.fromkeys(paths) if (holder := found.root.get(*path)) is not None]
@@ -104,7 +104,7 @@ def _quoted_as(text: str, style: str) -> str:
 
 
 def _edits_in_file(found: Object) -> list[Edit]:
-    """The edits of one ConfigMap's document, moved to where the document stands in the file."""
+    """The edits of one ConfigMap's document, moved to the place of the document in the file."""
     value = rule_value(found)
     if value is None or value.string is None:
         return []
@@ -114,7 +114,7 @@ def _edits_in_file(found: Object) -> list[Edit]:
 
 
 def _moved(edit: Edit, value: Value, spans: Sequence[Span]) -> Edit:
-    # Only what is not blank has an exact place (see position.align): a span is tied to such characters at its ends.
+    # Only characters other than blanks have an exact place (see position.align): these mark the ends of a span.
     behind_blank = edit.start > 0 and value.text[edit.start : edit.start + 1] in _BLANK
     start = spans[edit.start - 1][1] if behind_blank else spans[edit.start][0]
     end = spans[edit.end - 1][1] if edit.end > edit.start else start
@@ -128,7 +128,7 @@ def _in_style(text: str, style: str) -> str:
 
 
 def _applied(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
-    """The text with the edits made; of several for one span the last wins, of overlapping ones the first."""
+    """The text with the edits applied; of several for one span the last counts, of overlapping ones the first."""
     spans = {(edit.start, edit.end): edit for edit in edits}
     parts: list[str] = []
     done = count = 0

@@ -1,4 +1,4 @@
-"""Judges what a workload says of its instances: labels, gates and sizes, against the rule where that is at hand."""
+"""Checks the labels, gates and sizes of a workload's instances, against the rule if it is among the files."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 _OURS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 _TEMPLATE: Path = ("template", "metadata", "labels")
 _DEPTH, _MOST = 20, 20_000
-"""Levels of an object of an unknown kind, and values of one level, in which templates are looked for."""
+"""Levels of an object of an unknown kind, and values of one level, that are searched for templates."""
 
 
 class NamedRule(msgspec.Struct, frozen=True):
-    """A rule among the files; None where it is not valid."""
+    """A rule among the files; None if it is invalid."""
 
     namespace: str
-    """"" when the manifest leaves it to kubectl: it goes wherever kubectl is told."""
+    """"" when the manifest has none: kubectl then decides."""
     name: str
     rule: Rule | None
 
 
 class Rules:
-    """The rules among the linted files, by what workloads say."""
+    """The rules among the linted files, by name."""
 
     def __init__(self, rules: Sequence[NamedRule]) -> None:
         self._rules = rules
@@ -45,7 +45,7 @@ class Rules:
         return bool(matching), matching[0].rule if len(matching) == 1 else None
 
     def nearest(self, namespace: str, name: str) -> str:
-        """The name of one that was probably meant; "" when there is none."""
+        """The name that was probably meant; "" when there is none."""
         return nearest(name, [one.name for one in self._in(namespace)])
 
     def _in(self, namespace: str) -> list[NamedRule]:
@@ -53,23 +53,23 @@ class Rules:
 
 
 def same_namespace(one: str, other: str) -> bool:
-    """A manifest without a namespace goes wherever kubectl is told."""
+    """Whether both may be the same: kubectl decides the namespace of a manifest without one."""
     return one == other or not one or not other
 
 
 def labels_at(found: Object, path: Path) -> dict[str, str]:
-    """The labels at `path`, those that are no strings as they are written."""
+    """The labels at `path`; values that are no strings as their text."""
     holder = found.root.get(*path)
     return {key.text: value.text for key, value in holder.members} if holder else {}
 
 
 def names_ours(labels: dict[str, str]) -> bool:
-    """Whether some label says what an instance belongs to, rightly or nearly."""
+    """Whether a label is one of ours, or nearly."""
     return RULE_LABEL in labels or GROUP_LABEL in labels or bool(dict(misspelt(labels)))
 
 
 def workload_faults(found: Object, rules: Rules) -> list[Finding] | None:
-    """All that is wrong with a workload; None when none of its pods belongs to an instance, or it makes none."""
+    """All findings about a workload; None if it makes no pods of instances."""
     known = roles_of(found)
     roles = [
         role for role in _all(found, known) if any(names_ours(labels_at(found, at)) for at in role.labels.values())
@@ -82,7 +82,7 @@ def workload_faults(found: Object, rules: Rules) -> list[Finding] | None:
 
 
 def _forgotten(found: Object, known: list[Role], named: list[Role], rules: Rules) -> Iterator[Finding]:
-    """Roles without labels whose name is nearly that of a group of the rule that no role here names."""
+    """Roles without labels whose name is nearly that of a group that no role names."""
     labels = [labels_at(found, at) for role in named for at in role.labels.values()]
     _, rule = rules.find(found.namespace, _meant(labels[0], RULE_LABEL))
     groups = (
@@ -99,7 +99,8 @@ def _forgotten(found: Object, known: list[Role], named: list[Role], rules: Rules
 
 
 def place_faults(found: Object, path: Path, what: str, rules: Rules, *, moved: str = "") -> Iterator[Finding]:
-    """What is wrong with the labels at `path`, `moved` being the rule's name where admission has moved it."""
+    """Findings about the labels at `path`; `moved` is the rule's name in the annotation where admission has moved
+    it."""
     labels = labels_at(found, path)
     labels = {RULE_LABEL: moved, **labels} if moved else labels
     yield from (_at(path, fault) for fault in all_label_faults(labels, what))
@@ -120,7 +121,7 @@ def place_faults(found: Object, path: Path, what: str, rules: Rules, *, moved: s
 def size_faults(
     found: Object, path: Path, pods: int | None, pods_at: Path, rules: Rules, *, moved: str = ""
 ) -> Iterator[Finding]:
-    """Whether an instance has other than the pods that the rule says for the group that the labels at `path` name."""
+    """The finding that an instance has another number of pods than its group in the rule; the labels are at `path`."""
     labels = labels_at(found, path)
     name, group = moved or _meant(labels, RULE_LABEL), _meant(labels, GROUP_LABEL)
     _, rule = rules.find(found.namespace, name) if name else (True, None)
@@ -134,14 +135,14 @@ def size_faults(
 
 
 def _all(found: Object, known: list[Role] | None) -> list[Role]:
-    """Those that its kind has; of a kind that is not known here, each pod template in it with a label of ours."""
+    """The roles of its kind; for an unknown kind each pod template with a label of ours."""
     if known is not None:
         return known
     return [Role({"the pod template": at}, ((*at[:-2], "spec", "schedulingGates"),)) for at in _templates(found.root)]
 
 
 def _templates(root: Value) -> Iterator[Path]:
-    """Where in an object pod templates have labels. What aliases repeat is looked at only so often."""
+    """The paths of labels in pod templates. The number of repetitions by aliases is limited."""
     level: list[tuple[Path, Value]] = [((), root)]
     for _ in range(_DEPTH):
         yield from (path for path, value in level if path[-3:] == _TEMPLATE and value.kind == "mapping")
@@ -173,7 +174,7 @@ def _role_faults(found: Object, role: Role, rules: Rules) -> Iterator[Finding]:
 
 
 def labels_pods(found: Object, path: Path) -> int | None:
-    """What the annotation beside labels says of the size of the instance."""
+    """The size of the instance in the annotation beside the labels."""
     text = found.root.string_at(*path[:-1], "annotations", INSTANCE_SIZE)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else None
 
@@ -226,7 +227,7 @@ def _kind_unknown(found: Object) -> Finding:
 
 
 def _meant(labels: dict[str, str], name: str) -> str:
-    """The value of a label, whatever is wrong with the label's name."""
+    """The value of a label, also if the label's name is misspelt."""
     return labels.get(name) or labels.get(dict(misspelt(labels)).get(name, ""), "")
 
 

@@ -1,4 +1,4 @@
-"""Slips of the finger in labels: names that are nearly one of ours, values that are nearly one of those there are."""
+"""Typos in labels: names that are nearly one of ours, values that are nearly one of the known values."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from scaler.rules.labels import LABELS, group_finding, label_findings, nearest
 
 APP_LABEL = "app"
 APPS = ("mindie-ms-server", "mindie-ms-controller", "mindie-ms-coordinator")
-"""What ClusterD looks for in the label `app` when it makes the global rank table of a MindIE service."""
+"""Values of the label `app` that ClusterD needs for the global rank table of a MindIE service."""
 
 _OURS = (RULE, GROUP_LABEL, JOB_ID_LABEL)
 _KNOWN = {*_OURS, NAMESPACE_LABEL, BESIDE_LABEL, KEPT_FOR_LABEL, INSTALL_LABEL}
 _LONGEST = 256
 _ALIKE = 0.9
-"""How alike two words are, from 0 to 1, when one is meant as the other that is the only one of its sort."""
+"""Similarity of two words, from 0 to 1, from which on one is a typo of the other, if that is the only candidate."""
 _SHORTEST = 4
-"""Letters of a part of a word in which a slip of the finger can be told from another word."""
+"""Least letters of a part of a word in which a typo is certain."""
 
 
 def all_label_faults(labels: Mapping[str, str], what: str) -> Iterator[Finding]:
-    """What is wrong with the labels of `what` ("this job"); nothing where none is ours, or nearly."""
+    """Findings about the labels of `what` ("this job"); none if no label is ours, or nearly."""
     meant = dict(misspelt(labels))
     for name, wrong in meant.items():
         message = f"label {wrong} means nothing; did you mean {name}?"
@@ -40,7 +40,7 @@ def all_label_faults(labels: Mapping[str, str], what: str) -> Iterator[Finding]:
 
 
 def app_faults(labels: Mapping[str, str]) -> Iterator[Finding]:
-    """MindIE's own label `app` with a slip of the finger, on what belongs to a service."""
+    """A misspelt value of MindIE's own label `app`, on an object of a service."""
     app = labels.get(APP_LABEL, "")
     near = nearest(app, APPS) if app and JOB_ID_LABEL in labels and app not in APPS else ""
     if near:
@@ -52,14 +52,14 @@ def app_faults(labels: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def unknown_group(group: str, groups: tuple[str, ...]) -> Finding | None:
-    """The fault of a group that the rule, which has `groups`, does not know, with its cure where that is sure."""
+    """The finding about a group that is not in the `groups` of the rule, with its cure if that is certain."""
     fault = group_finding(group, groups)
     near = nearest(group, groups) if fault is not None else ""
     return msgspec.structs.replace(fault, cure=near) if fault is not None and is_sure(group, near) else fault
 
 
 def misspelt(labels: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Which of our label names are missing, and the name that is there and was probably meant as it."""
+    """Our label names that are missing, each with the existing name that was probably meant."""
     there = set(labels)
     for right in _OURS:
         wrong = [name for name in sorted(there - _KNOWN) if right not in there and _is_meant_as(name, right)]
@@ -78,8 +78,8 @@ def _bare(name: str) -> str:
 
 
 def is_sure(word: str, right: str) -> bool:
-    """Whether one is the other with letters exchanged, one too many or one too few, in one of its longer parts: what
-    differs in a number, or in a part as short as an `a` and a `b`, may well be something else."""
+    """Whether one word is a typo of the other: letters exchanged, one too many or one too few, in one of its longer
+    parts. A difference in a number, or in a part as short as `a` and `b`, may be intended."""
     left, wanted = _parts(word), _parts(right)
     pairs = [pair for pair in zip(left, wanted, strict=False) if pair[0] != pair[1]]
     if len(left) != len(wanted) or len(pairs) != 1 or min(map(len, pairs[0])) < _SHORTEST:

@@ -1,6 +1,6 @@
-"""Which steps of a ladder are too high for whoever says how many instances are wanted. Counts in, faults out.
+"""The steps of a ladder that are too high for clients that set the number of instances. Counts in, findings out.
 
-A number between two ratios means the larger one, so such a step makes an autoscaler order far more than it asked for.
+A number between two ratios means the larger one, so an autoscaler gets far more instances at such a step than it set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from scaler.rules.rule import Ratio, Rule
 from scaler.rules.shape import LIST
 
 TOO_HIGH = 3
-"""Times as many instances as the ratio below it has."""
+"""From this multiple of the instances of the next smaller ratio on, a step is too high."""
 
 
 def step_faults(rule: Rule) -> Iterator[Finding]:

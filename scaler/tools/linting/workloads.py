@@ -1,6 +1,6 @@
-"""Where each kind of workload says what its pods belong to: labels, gates, sizes. Paths into a manifest, nothing else.
+"""The paths of labels, gates and sizes of pods in each kind of workload. Paths into a manifest, nothing else.
 
-AscendJobs are not here: their own labels count (jobs.py). A kind that is not here is known by the labels in it.
+AscendJobs are not here: their own labels count (jobs.py). An unknown kind is recognized by the labels in it.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ LABELS, GATES = ("metadata", "labels"), ("spec", "schedulingGates")
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What makes instances of one sort: all pods that it makes for one of them carry the same three labels."""
+    """A part of a workload that makes instances of one group: all of their pods have the same three labels."""
 
     labels: Mapping[str, Path]
-    """By what they are called: where the labels of its pods stand, one path for each template."""
+    """Name for people -> path of the labels of its pods, one for each template."""
     gates: tuple[Path, ...] = ()
-    """Where the gates of its pods stand, for each template."""
+    """Paths of the gates of its pods, for each template."""
     pods: int | None = None
-    """Of one instance; None where the manifest does not say it."""
+    """Pods of one instance; None if the manifest does not have the number."""
     pods_at: Path = ()
-    """Where that is written."""
+    """Path of that number."""
     is_instance: bool = True
-    """False for what serves beside the instances, as a router does."""
+    """False for a part beside the instances, such as a router."""
 
 
 def roles_of(found: Object) -> list[Role] | None:
-    """None for a kind that is not known here."""
+    """None for an unknown kind."""
     known = _KINDS.get((found.root.string_at("apiVersion").partition("/")[0], found.kind))
     return list(known(found.root)) if known is not None else None
 
@@ -42,13 +42,13 @@ def _role(*templates: tuple[str, Path], pods: int | None = None, pods_at: Path =
 
 
 def _number(root: Value, path: Path, default: int) -> int | None:
-    """What is written at `path`; `default` when nothing is, None when it is no number."""
+    """The number at `path`; `default` if it is missing, None if it is no number."""
     value = root.get(*path)
     return default if value is None else value.integer
 
 
 def _listed(root: Value, path: Path) -> Iterator[tuple[Path, Value, str]]:
-    """Each item of the list at `path`: where it stands, itself, and its name."""
+    """Each item of the list at `path`: its path, its value, and its name."""
     found = root.get(*path)
     for index, item in enumerate(found.items if found else ()):
         yield (*path, index), item, item.string_at("name") or str(index)
@@ -65,7 +65,7 @@ def _pods_alone(_: Value) -> Iterator[Role]:
 
 
 def _stateful_set(root: Value) -> Iterator[Role]:
-    """Of one that Infer Operator made all pods are one instance; it says so on its pods."""
+    """One that Infer Operator made is one instance with all its pods, as an annotation of the pods shows."""
     made = root.string_at("spec", "template", *LABELS, "infer.huawei.com/ascend-infer-operator") == "true"
     at: Path = ("spec", "replicas") if made else ("spec", "template")
     yield _role(("the pod template", ("spec", "template")), pods=_number(root, at, 1) if made else 1, pods_at=at)
@@ -156,7 +156,7 @@ def _serving_runtime(root: Value) -> Iterator[Role]:
 
 
 def _components(root: Value, *, engine: str, decoder: str, router: str) -> Iterator[Role]:
-    """OME puts the labels of a component onto its pods, those of leader and workers alike."""
+    """OME copies the labels of a component to its pods, both to leader and workers."""
     for name in (engine, decoder, router):
         at, component = ("spec", name), root.get("spec", name)
         if component is not None:
@@ -195,5 +195,5 @@ _KINDS: Mapping[tuple[str, str], Callable[[Value], Iterator[Role]]] = {
     ("ome.io", "ServingRuntime"): _serving_runtime,
     ("ome.io", "ClusterServingRuntime"): _serving_runtime,
 }
-"""By API group (as `apiVersion` has it before the slash) and kind."""
+"""By API group (the part of `apiVersion` before the slash) and kind."""
 KINDS = ("AscendJob", "ConfigMap", *(kind for _, kind in _KINDS))
