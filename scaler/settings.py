@@ -36,7 +36,7 @@ REMOVED = {
 
 class Mode(StrEnum):
     """Which controller creates the pods: the scaler (create), another (gates), or the one that the cluster has (auto).
-    A shadow makes the same decisions and does nothing."""
+    A shadow decides as if it did, and does nothing."""
 
     CREATE = "create"
     GATES = "gates"
