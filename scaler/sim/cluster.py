@@ -1,6 +1,6 @@
-"""The simulated cluster: one API server in process and any number of clients, itself being the first of them.
+"""The simulated cluster: one API server in process, its own client, and any number of further clients.
 
-It has no scheduler, kubelet or garbage collector of its own: those are ordinary clients.
+It has no scheduler, kubelet or garbage collector: these are ordinary clients.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ class SimCluster(SimClient):
 
     `crds` installs the definitions of ElasticService, AscendJob, PodGroup, Queue and of the kinds whose pods others
     make; `latency` is the round trip of a request in seconds; `history` is how many changes per resource can be watched
-    again.
-    Namespaces come into being when something is created in them, unless `strict_namespaces`: then
-    that is refused, as a real cluster does. `admission` are the webhooks of the cluster (scaler.sim.webhooks).
+    again. Namespaces are created on first use, unless `strict_namespaces`: then a write into a missing one is refused,
+    as in a real cluster. `admission` are the webhooks of the cluster (scaler.sim.webhooks).
     """
 
     def __init__(
@@ -42,7 +41,8 @@ class SimCluster(SimClient):
             server.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
 
     def client(self, name: str, interceptor: Interceptor | None = None, *, latency: float | None = None) -> SimClient:
-        """A client of its own, with its own faults; the audit knows it by `name`. A name used again replaces it."""
+        """A client of its own, with its own faults; the audit has it under `name`. The same name replaces the
+        client."""
         client = SimClient(
             self.server, name, latency=self._latency if latency is None else latency, seed=self._seed,
             audit=self.audit, interceptor=interceptor,
@@ -51,9 +51,9 @@ class SimCluster(SimClient):
         return client
 
     def apply(self, objects: Iterable[Object], namespace: str = "default") -> None:
-        """Creates or replaces objects at once, without latency, faults or audit: for setting a stage.
+        """Creates or replaces objects at once, without latency, faults or audit: for the start of a test.
 
-        An object that names no namespace goes to `namespace`. Raises KubeError as the API server would.
+        An object without a namespace gets `namespace`. Raises KubeError as the API server would.
         """
         for obj in objects:
             resource = self.server.catalog.of(obj).resource
@@ -65,26 +65,28 @@ class SimCluster(SimClient):
                 self.server.replace(resource, where, str(metadata["name"]), obj)
 
     def peek(self, resource: Resource, namespace: str | None = None, *, label_selector: str = "") -> list[Object]:
-        """The objects as they are now, at once: for assertions and pictures."""
+        """The present objects, without latency: for assertions and pictures."""
         page = self.server.list(resource, namespace, Query(label_selector=label_selector))
         return [record.copy() for record in page.items]
 
     def compact(self) -> None:
-        """Forgets the history, as etcd's compaction does: older watches and continue tokens expire."""
+        """Drops the history, as etcd's compaction does: older watches and continue tokens expire."""
         self.server.store.compact()
 
     def cut_all_watches(self, resource: Resource | None = None) -> int:
-        """Ends the watches (of one resource) of all clients, as a restart of the API server would; returns how many."""
+        """Ends the watches (of one resource) of all clients, as a restart of the API server would; returns their
+        number."""
         return sum(client.cut_watches(resource) for client in self._clients.values())
 
     def restore(self, backup: Backup) -> None:
-        """Puts everything back to what it was (`server.store.back_up()`), as a restore of etcd and a restart of the API
+        """Restores all objects from a backup (`server.store.back_up()`), as a restore of etcd and a restart of the API
         server do."""
         self.server.store.restore(backup)
         self.cut_all_watches()
 
     def observe(self, observer: Callable[[Change], None]) -> None:
-        """Calls `observer` with every commit from now on, in order: for invariants and timelines. It must not write."""
+        """Calls `observer` with every commit from now on, in order: for invariants and timelines. `observer` must not
+        write."""
         self.server.store.observers.append(observer)
 
     def writes(self, client: str = "") -> list[Write]:

@@ -1,7 +1,7 @@
 """Virtual time: an asyncio loop that jumps to its next timer instead of waiting, so that hours pass in milliseconds.
 
-One seed gives one history. Nothing here sleeps, opens a file descriptor or reads a clock; code that runs on this loop
-must not use threads or sockets, because nothing would ever wake the loop for them.
+One seed gives one history. Nothing here sleeps, opens a file descriptor or reads a clock; code on this loop must not
+use threads or sockets, because nothing would ever wake the loop for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_TURNS_PER_MOMENT = 1_000_000
 
 
 class VirtualTimeError(RuntimeError):
-    """The simulation cannot go on: everything waits for ever, its time is up, or time stands still."""
+    """The simulation cannot go on: every task waits for ever, its time is over, or time stands still."""
 
 
 class _Timer(asyncio.TimerHandle):
@@ -33,17 +33,17 @@ class _Timer(asyncio.TimerHandle):
     _when: float  # of the base class, the same from Python 3.8 to 3.14
 
     def __lt__(self, other: Any) -> bool:
-        # called a million times in a history, so without tuples and calls.
+        # called a million times in a history, so it avoids tuples and calls.
         mine, others = self._when, other._when
         return bool(mine < others or (mine == others and self.tie < other.tie))
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An event loop whose time starts at 0.0 and moves only when there is nothing left to do at this moment.
+    """An event loop whose time starts at 0.0 and moves only when no callback is ready.
 
-    Seed 0 runs callbacks in the order they were scheduled. Any other seed rotates the ready queue and orders timers
-    of one moment at random, deterministically, to show up code that relies on an order that is not promised.
-    `limit` is the latest moment, in seconds, that time may jump to.
+    Seed 0 runs callbacks in the order in which they were scheduled. Any other seed rotates the ready queue and orders
+    timers of one moment at random, deterministically, to find code that relies on an order without a guarantee. `limit`
+    is the latest moment, in seconds, that time may jump to.
     """
 
     # Names of BaseEventLoop that we rely on; the same from Python 3.8 to 3.14.
@@ -57,7 +57,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._turns = 0
         self._timers = 0
         self._random = random.Random(seed) if seed else None  # noqa: S311 - for order, not for secrets
-        self._selector = self  # BaseEventLoop lets its selector wait; ours moves the clock
+        self._selector = self  # BaseEventLoop waits in its selector; this one moves the clock
         self._clock_resolution = 1e-6  # the machine's 1e-9 vanishes in the rounding of a large virtual time
 
     def time(self) -> float:
@@ -77,7 +77,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Called once per turn with the seconds to the next timer, 0 if callbacks are ready, None if there is none."""
+        """Called once per turn with the seconds to the next timer, 0 if callbacks are ready, None if there is no
+        timer."""
         if timeout is None:
             raise self._give_up("deadlock: no callback is ready and no timer is set, so every task waits for ever")
         if timeout > 0:
@@ -101,17 +102,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return error
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are no file descriptors, so there are no events."""
+        """No file descriptors, so no events."""
 
     def _write_to_self(self) -> None:
-        """Nothing sleeps in a system call, so nothing has to be woken."""
+        """No system call blocks, so nothing has to be woken."""
 
 
 def run(main: Coroutine[Any, Any, T], *, seed: int = 0, limit: float | None = None) -> T:
-    """Runs `main` in virtual time and returns its result; like asyncio.run, what it left running is cancelled.
+    """Runs `main` in virtual time and returns its result; like asyncio.run, it then cancels all other tasks.
 
-    Raises VirtualTimeError when everything waits for ever, when time would pass `limit` seconds, and when it stands
-    still for a million turns of the loop.
+    Raises VirtualTimeError when every task waits for ever, when time would pass `limit` seconds, and when time does not
+    move for a million turns of the loop.
     """
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed=seed, limit=limit)) as runner:
         return runner.run(main)

@@ -1,6 +1,6 @@
 """The scaler's own admission on the simulated API server: its real reviews, in the namespaces that opted in.
 
-Must not: judge by itself; what a review says is done as an API server does it.
+Must not: judge by itself; it carries out the answer of a review as an API server does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from scaler.sim.apiserver.server import Hook, Review
 
 
 def webhooks(*, rules: bool = False) -> tuple[Hook, ...]:
-    """The hooks of a cluster with the scaler's webhooks: the gate and the labels' move; with `rules` also the rule."""
+    """The hooks of a cluster with the scaler's webhooks: the gate and the move of labels; with `rules` also the
+    rule."""
     return (hold_pods, move_labels, check_rules) if rules else (hold_pods, move_labels)
 
 
@@ -35,7 +36,7 @@ def move_labels(review: Review) -> Object:
 
 
 def check_rules(review: Review) -> Object:
-    """A ConfigMap with a wrong rule is refused, wherever it is."""
+    """A ConfigMap with an invalid rule is refused, in any namespace."""
     return _reviewed(review, CONFIG_MAPS, review_rule)
 
 
@@ -44,7 +45,7 @@ def _opted_in(review: Review) -> bool:
 
 
 def _reviewed(review: Review, resource: Resource, ask: Callable[[bytes], Response]) -> Object:
-    """The object as the answer leaves it; raises what the API server says when it is refused."""
+    """The object as changed by the answer; raises the API server's error when it is refused."""
     if review.resource != resource:
         return review.object
     request = {

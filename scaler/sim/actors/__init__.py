@@ -1,1 +1,1 @@
-"""The rest of a cluster as ordinary clients of KubeApi: they run against a real API server just as well."""
+"""The other components of a cluster as ordinary clients of KubeApi, which also run against a real API server."""

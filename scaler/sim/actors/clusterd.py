@@ -1,8 +1,8 @@
-"""A stand-in for ClusterD: gathers the reports of all nodes, and the rank tables of each service into a global one.
+"""A stand-in for ClusterD: collects the reports of all nodes, and makes one global rank table per service.
 
-A global rank table is published only as the real one is: every rank table of the service must be readable and carry
-exactly one `grt-*` label, at least one must be completed, and MindIE's controller and coordinator must have addresses.
-It takes completed tables only. Must not: write anything but its own ConfigMaps.
+A global rank table is published only under the conditions of the real one: every rank table of the service must be
+readable and have exactly one `grt-*` label, at least one must be completed, and MindIE's controller and coordinator
+must have addresses. Only completed tables are included. Must not: write anything but its own ConfigMaps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scaler.sim.actors.stand_in import StandIn
 RINGS_PREFIX = "rings-config-"
 LABELS = {"mx-consumer-volcano": "true"}
 _ROLES = {"mindie-ms-coordinator": "0", "mindie-ms-controller": "1"}
-"""App of MindIE's own pods -> group id in the global rank table; servers are group 2."""
+"""App label of MindIE's own pods -> group id in the global rank table; servers are group 2."""
 
 Wanted = dict[tuple[str, str], dict[str, str]]
 """(namespace, name) of a ConfigMap -> its data."""
@@ -64,7 +64,7 @@ def cluster_info(config_maps: list[Object]) -> Wanted:
 
 
 def global_tables(config_maps: list[Object], pods: list[Object]) -> Wanted:
-    """The global rank table of each service that fulfils the conditions now."""
+    """The global rank table of each service that meets the conditions now."""
     services: dict[tuple[str, str], list[Object]] = defaultdict(list)
     for cm in config_maps:
         labels = objects.labels_of(cm)
@@ -93,7 +93,7 @@ def _global_table(namespace: str, job_id: str, config_maps: list[Object], pods: 
 
 
 def _role_group(app: str, group: str, namespace: str, job_id: str, pods: list[Object]) -> Any:
-    """MindIE's own pods of one role; None without one that has both addresses."""
+    """MindIE's own pods of one role; None without a pod that has both addresses."""
     for pod in pods:
         labels, status = objects.labels_of(pod), objects.status(pod)
         ours = objects.namespace(pod) == namespace and (labels.get("app"), labels.get("jobID")) == (app, job_id)

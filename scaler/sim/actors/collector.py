@@ -1,8 +1,8 @@
-"""The garbage collector: removes objects whose owners are gone, as an ordinary client of KubeApi.
+"""The garbage collector: deletes objects whose owners are gone, as an ordinary client of KubeApi.
 
-Works like Kubernetes' own: an object all of whose owners are gone is deleted; foreground deletion waits for the
-dependents that block it; orphaning cuts the references. Owners are known by uid, and one that no watch has shown is
-read by name before anything is deleted.
+Like Kubernetes' own: an object whose owners are all gone is deleted; foreground deletion waits for the dependents that
+block it; orphaning removes the references. Owners are identified by uid; an owner that no watch has shown is read by
+name before anything is deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WATCHED: tuple[Resource, ...] = (
     api.ASCEND_JOBS, api.POD_GROUPS, api.PODS, api.SERVICES, api.CONFIG_MAPS, api.LEASES, api.DEPLOYMENTS,
     api.REPLICA_SETS, api.STATEFUL_SETS, *WORKLOADS,
 )  # fmt: skip
-"""What is collected, owners as well as dependents."""
+"""Resources that are collected, as owners and as dependents."""
 
 _FOREGROUND = "foregroundDeletion"
 _ORPHAN = "orphan"
@@ -36,7 +36,7 @@ class GarbageCollector(StandInController):
 
     def __init__(self, kube: KubeApi) -> None:
         super().__init__(kube)
-        self.mirror.settle = 0.0  # its deletions must not come after what controllers make anew
+        self.mirror.settle = 0.0  # its deletions must not come after new objects of controllers
         self._entries: dict[str, Entry] = {}
         self._dependents: defaultdict[str, list[Entry]] = defaultdict(list)
 
@@ -58,7 +58,7 @@ class GarbageCollector(StandInController):
         if len(absent) == len(_owners(obj)):
             owners = [self._entries[owner["uid"]][1] for owner in _owners(obj) if owner["uid"] in self._entries]
             awaited = any(_FOREGROUND in _finalizers(owner) for owner in owners)
-            # an owner waits for this object, so that the object waits for what it owns in turn
+            # an owner waits for this object, so this object waits for its own dependents
             policy = "Foreground" if awaited and objects.uid(obj) in self._dependents else "Background"
             version = obj["metadata"]["resourceVersion"]
             await self.delete(resource, obj, propagation_policy=policy, resource_version=version)
@@ -66,14 +66,14 @@ class GarbageCollector(StandInController):
             await self._cut(resource, obj, absent)
 
     async def _stays(self, obj: Object, owner: Object) -> bool:
-        """Whether an owner is there to stay; one being deleted in the foreground only waits for this object."""
+        """Whether an owner exists and stays; an owner in foreground deletion only waits for this object."""
         if owner["uid"] in self._entries:
             known = self._entries[owner["uid"]][1]
             return not (_FOREGROUND in _finalizers(known) and objects.terminating(known))
         about = (owner["apiVersion"], owner["kind"])
         resource = next((found for found in WATCHED if (found.api_version, found.kind) == about), None)
         if resource is None:
-            return True  # of kinds that are not watched nothing is ever deleted
+            return True  # dependents of kinds that are not watched are never deleted
         try:
             namespace = objects.namespace(obj) if resource.namespaced else None
             return objects.uid(await self.api.get(resource, namespace, owner["name"])) == str(owner["uid"])

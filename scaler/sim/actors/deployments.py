@@ -1,8 +1,8 @@
 """Stand-ins for the Deployment and ReplicaSet controllers.
 
-A Deployment has a ReplicaSet per pod template, is scaled, and is updated within its fence posts: one step per round, as
-the original writes one thing and waits for what comes of it. A ReplicaSet keeps so many active pods, and knows which of
-those too many go first. Not modelled: history, rollback, progress deadlines and hash collisions.
+A Deployment has a ReplicaSet per pod template, is scaled, and is updated within maxSurge and maxUnavailable: one step
+per round, as the original writes once and waits for the effect. A ReplicaSet keeps its number of active pods, and
+chooses which surplus pods go first. Not modelled: history, rollback, progress deadlines and hash collisions.
 Must not: know of nodes or rules.
 """
 
@@ -40,7 +40,7 @@ class Rollout(msgspec.Struct, frozen=True):
 
     @property
     def living(self) -> list[Object]:
-        """Those that shall have pods."""
+        """ReplicaSets that should have pods."""
         return [found for found in self.all if making.number(found) > 0]
 
     @property
@@ -57,7 +57,7 @@ class Rollout(msgspec.Struct, frozen=True):
 
     @property
     def most(self) -> int:
-        """So many pods there may be at once."""
+        """The largest number of pods at once."""
         return self.replicas + self.fence_posts[0] if self.replicas else 0
 
 
@@ -66,7 +66,7 @@ Sizes = dict[str, int]
 
 
 class Deployments(StandInController):
-    """Follows all Deployments and their ReplicaSets; pods only to see when those of a Recreate are gone."""
+    """Follows all Deployments and their ReplicaSets; pods only to see the end of those of a Recreate."""
 
     follows = (DEPLOYMENTS, REPLICA_SETS, PODS)
 
@@ -95,7 +95,7 @@ class Deployments(StandInController):
                 await self.patch(REPLICA_SETS, replica_set, patch)
 
 
-# what changes, as pure functions
+# the steps, as pure functions
 
 
 def scale(rollout: Rollout) -> Sizes:
@@ -111,7 +111,7 @@ def scale(rollout: Rollout) -> Sizes:
 
 
 def roll(rollout: Rollout) -> Sizes:
-    """The next step of an update: first the new ReplicaSet grows, then the old ones shrink; {} when nothing is due."""
+    """The next step of an update: first the new ReplicaSet grows, then the old ones shrink; {} when no step is due."""
     if rollout.new is None:
         return {}
     size = making.number(rollout.new)
@@ -122,7 +122,7 @@ def roll(rollout: Rollout) -> Sizes:
 
 
 def grown(rollout: Rollout, size: int) -> int:
-    """The size of the new ReplicaSet, now `size`, as far as the surge allows."""
+    """The size of the new ReplicaSet, now `size`, within the surge."""
     if rollout.recreates or size > rollout.replicas:
         return rollout.replicas
     room = rollout.replicas + rollout.fence_posts[0] - sum(making.number(found) for found in rollout.all)
@@ -130,7 +130,7 @@ def grown(rollout: Rollout, size: int) -> int:
 
 
 def _shrunk(rollout: Rollout) -> Sizes:
-    """Old ReplicaSets lose first what is not available, then what the available ones can spare."""
+    """Old ReplicaSets first lose unavailable pods, then as many available ones as can be spared."""
     least = rollout.replicas - rollout.fence_posts[1]
     starting = making.number(rollout.new or {}) - _available(rollout.new)
     spare = sum(making.number(found) for found in rollout.all) - least - starting
@@ -150,7 +150,7 @@ def _shrunk(rollout: Rollout) -> Sizes:
 
 
 def _in_proportion(rollout: Rollout) -> Sizes:
-    """The difference is shared out by size; what rounding leaves goes to the largest."""
+    """The difference is divided by size; the rounding error goes to the largest."""
     sizes = {objects.name(found): making.number(found) for found in rollout.living}
     missing = rollout.most - sum(sizes.values())
     living = reversed(rollout.living) if missing > 0 else rollout.living
@@ -167,7 +167,7 @@ def _in_proportion(rollout: Rollout) -> Sizes:
     return sizes
 
 
-# reading and making
+# reading and making objects
 
 
 def _rollout(deployment: Object, found: list[Object]) -> Rollout:
@@ -180,7 +180,7 @@ def _rollout(deployment: Object, found: list[Object]) -> Rollout:
 
 
 def _plain(template: Object) -> Object:
-    """A pod template without the label that the controller added."""
+    """A pod template without the label that the controller has added."""
     metadata = template.get("metadata") or {}
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH}
     return {"labels": labels, "annotations": metadata.get("annotations") or {}, "spec": template.get("spec")}
@@ -229,7 +229,7 @@ class ReplicaSets(StandInController):
         wanted, template = making.number(owner), objects.spec(owner).get("template") or {}
         for _ in range(wanted - len(pods)):
             if not await self.create(PODS, making.pod_of(template, f"{objects.name(owner)}-", owner, REPLICA_SETS)):
-                break  # the original aborts the batch at the first refusal
+                break  # the original ends the batch at the first refusal
         for victim in victims(pods, len(pods) - wanted):
             await self.delete(PODS, victim)
         serving = sum(map(making.ready, pods))
@@ -241,7 +241,7 @@ class ReplicaSets(StandInController):
 
 
 def victims(pods: list[Object], number: int) -> list[Object]:
-    """Those of the active pods that go first, in the order of the original."""
+    """The active pods that go first, in the order of the original."""
     on_node = {node: sum(objects.node_of(pod) == node for pod in pods) for node in map(objects.node_of, pods)}
 
     def order(pod: Object) -> tuple[float, ...]:

@@ -1,9 +1,9 @@
-"""The chips of nodes: what agents report of them, and how pods get them.
+"""The chips of nodes: reports of agents about them, and their assignment to pods.
 
-A bound pod that requests NPUs gets the first chips of its node that are neither taken nor reported faulty, and the
-annotations that say so. The documents of the device plugin and of NodeD have the formats of the real components
+A bound pod that requests NPUs gets the first chips of its node that are neither taken nor reported faulty, with the
+matching annotations. The documents of the device plugin and of NodeD have the formats of the real components
 (docs/reference/faults.md); a node that never had a fault has none here, although a real device plugin always has one.
-Chips and addresses are made up from names, so that they are the same in every run.
+Chips and addresses are derived from names, so they are the same in every run.
 Must not: bind pods, act on a fault, or know of rules, jobs and rank tables.
 """
 
@@ -30,13 +30,13 @@ _VENDOR = "huawei.com/"
 
 
 def chips_of(node: Object | None) -> tuple[str, int]:
-    """The NPU resource of a node and how many it was built with, faulty ones included."""
+    """The NPU resource of a node and its number of chips, faulty ones included."""
     capacity = objects.status(node).get("capacity") or {} if node else {}
     return next(((name, int(amount)) for name, amount in capacity.items() if name.startswith(_VENDOR)), ("", 0))
 
 
 def chip_name(resource: str, index: int) -> str:
-    """As MindCluster calls it: `Ascend910-3`."""
+    """The name in MindCluster: `Ascend910-3`."""
     return f"{resource.removeprefix(_VENDOR)}-{index}"
 
 
@@ -45,12 +45,12 @@ def chip_index(name: str) -> int:
 
 
 def given_chips(pod: Object) -> frozenset[str]:
-    """Names of the chips that the pod has by its annotation."""
+    """Names of the chips in the pod's annotation."""
     return frozenset(name for name in objects.annotations_of(pod).get(REAL, "").split(",") if name)
 
 
 def device_annotations(pod: Object, node: str, chips: Iterable[str]) -> dict[str, str]:
-    """What Volcano's plugin and the device plugin write onto a pod that got these chips of `node`."""
+    """The annotations that Volcano's plugin and the device plugin write on a pod with these chips of `node`."""
     names = sorted(chips, key=chip_index)
     devices = [
         {"device_id": str(chip_index(name)), "device_ip": _address(29, f"{node}/{name}"), "super_device_id": str(rank)}
@@ -81,14 +81,14 @@ UNHEALTHY = "UnHealthy"
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """What is reported of one node. `whole` = the node or its switch is not to be used at all."""
+    """The report about one node. `whole` = no part of the node may be used, because of the node or its switch."""
 
     chips: frozenset[str] = frozenset()
     whole: bool = False
 
 
 def reported(config_maps: Iterable[Object], node: str) -> Reported:
-    """What the documents about `node` say."""
+    """The content of the documents about `node`."""
     chips: frozenset[str] = frozenset()
     whole = False
     for cm in config_maps:
@@ -104,7 +104,7 @@ def reported(config_maps: Iterable[Object], node: str) -> Reported:
 
 
 async def report_chips(api: KubeApi, clock: Clock, node: str, chips: Iterable[int], *, healthy: bool) -> None:
-    """The device plugin of `node` finds these chips faulty, or well again."""
+    """The device plugin of `node` reports these chips as faulty, or as healthy again."""
     obj = await api.get(NODES, None, node)
     resource, number = chips_of(obj)
     before = reported((await api.list(CONFIG_MAPS, DEVICE_NAMESPACE)).items, node).chips
@@ -113,7 +113,7 @@ async def report_chips(api: KubeApi, clock: Clock, node: str, chips: Iterable[in
 
 
 async def report_switch(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -> None:
-    """The switch of `node` fails, or is well again."""
+    """The switch of `node` fails, or is healthy again."""
     status = "Healthy" if healthy else UNHEALTHY
     fault = {"FaultCode": [] if healthy else ["[0x08520003,na,L2,na]"], "FaultLevel": "" if healthy else "Separate"}
     info: dict[str, Any] = {**fault, "UpdateTime": int(clock.now()), "NodeStatus": status, "FaultTimeAndLevelMap": {}}
@@ -123,7 +123,7 @@ async def report_switch(api: KubeApi, clock: Clock, node: str, *, healthy: bool)
 
 
 async def report_node(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -> None:
-    """NodeD of `node` finds a fault of the machine, or none any more: then it deletes its document."""
+    """NodeD of `node` reports a fault of the machine; if there is none any more, it deletes its document."""
     name = NODE_PREFIX + node
     if healthy:
         try:
@@ -179,7 +179,7 @@ def _check_code(info: dict[str, Any]) -> str:
 
 
 async def put(api: KubeApi, namespace: str, name: str, data: dict[str, str], labels: dict[str, str]) -> None:
-    """Create the ConfigMap, or merge `data` into the one that is there."""
+    """Create the ConfigMap, or merge `data` into the existing one."""
     patch = {"data": data}
     try:
         await api.patch(CONFIG_MAPS, namespace, name, patch, patch_type=PatchType.MERGE)
@@ -190,7 +190,7 @@ async def put(api: KubeApi, namespace: str, name: str, data: dict[str, str], lab
 
 
 class DevicePlugin(StandIn):
-    """Follows pods and nodes. Driven by what the pods themselves say, so it may be restarted at any time."""
+    """Follows pods and nodes. Its state is only in the pods, so it may be restarted at any time."""
 
     def __init__(self, api: KubeApi) -> None:
         super().__init__(api, PODS, NODES, CONFIG_MAPS)

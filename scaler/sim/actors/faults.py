@@ -1,6 +1,6 @@
 """A stand-in for the fault handling of MindCluster's Volcano plugin: it deletes the pods of faulty instances.
 
-Only PodGroups in phase Running or Unknown are looked at. A pod is faulty when its node is missing or not Ready, when
+Only PodGroups in phase Running or Unknown are handled. A pod is faulty when its node is missing or not Ready, when
 its node, switch or one of its chips is reported as faulty, when it is labelled `fault-type=Separate`, or when it failed
 and the PodGroup's `fault-retry-times` is not used up.
 Not modelled: sub-health faults, and the escalation of pod-level rescheduling.
@@ -19,7 +19,8 @@ from scaler.sim.actors.stand_in import RETRY, Key, StandIn, key_of
 
 
 class FaultActor(StandIn):
-    """`detection` is the time from a fault to the deletion; `grace_over_time` forces what `grace` did not end."""
+    """`detection`: time from a fault to the deletion; `grace_over_time`: then pods that `grace` did not end are
+    forced."""
 
     def __init__(self, api: KubeApi, clock: Clock, *, detection: float = 5.0, grace_over_time: float = 900.0) -> None:
         super().__init__(api, PODS, NODES, POD_GROUPS, CONFIG_MAPS)
@@ -27,11 +28,11 @@ class FaultActor(StandIn):
         self._detection = detection
         self._grace_over_time = grace_over_time
         self._reports: list[Object] = []
-        """The ConfigMaps with what agents report, in this round."""
+        """The ConfigMaps with the reports of agents, in this round."""
         self._faulty_since: dict[str, float] = {}
         self._retries_used: dict[str, int] = {}
         self._evicted: dict[str, float] = {}
-        """Pod uid -> when its graceful deletion is forced."""
+        """Pod uid -> time at which its graceful deletion is forced."""
 
     async def _round(self) -> float | None:
         members: dict[Key, list[Object]] = defaultdict(list)
@@ -79,7 +80,7 @@ class FaultActor(StandIn):
             return
         force = _setting(group, faulty[0], "fault-scheduling") == "force"
         hit = faulty if _pod_level(group, faulty[0]) else members
-        doomed = [pod for pod in hit if force or not objects.terminating(pod)]  # force ends what is terminating, too
+        doomed = [pod for pod in hit if force or not objects.terminating(pod)]  # force also ends terminating pods
         if doomed and not any(self._separated(pod) for pod in faulty):
             self._retries_used[objects.uid(group)] = self._retries_used.get(objects.uid(group), 0) + 1
         for pod in doomed:
@@ -88,7 +89,8 @@ class FaultActor(StandIn):
             await self.end(pod, grace=0 if force else None)
 
     async def _force_overdue(self) -> list[float]:
-        """End what `grace` did not end in time, whatever its PodGroup says by now; seconds until the others are due."""
+        """End pods that `grace` did not end in time, in any phase of their PodGroup; returns seconds until the next are
+        due."""
         now = self._clock.now()
         present = {objects.uid(pod): pod for pod in self.mirror.all(PODS)}
         self._evicted = {uid: due for uid, due in self._evicted.items() if uid in present}
@@ -104,7 +106,7 @@ def _setting(group: Object, pod: Object, key: str) -> str:
 
 
 def _pod_level(group: Object, pod: Object) -> bool:
-    """Only the faulty pod is deleted, not its whole instance."""
+    """Whether only the faulty pod is deleted, not its whole instance."""
     return (
         _setting(group, pod, "app") in {"mindie-ms-controller", "mindie-ms-coordinator"}
         or _setting(group, pod, "pod-rescheduling") == "on"

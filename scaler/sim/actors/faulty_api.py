@@ -1,8 +1,8 @@
-"""The faults of a scenario: a KubeApi with trouble on demand, and curses on instances.
+"""The faults of a scenario: a KubeApi that fails on demand, and curses on instances.
 
 Requests fail and watches break for a time (`fail`, `cut_watches`): a failed write may or may not have taken effect, as
-with a real API server. A curse says what never happens to an instance (`Never`). Pods are refused here; a stand-in
-calls `Curses` before it does what else may be cursed. Must not: change anything by itself.
+with a real API server. A curse names what never happens to an instance (`Never`). Pods are refused here; a stand-in
+calls `Curses` before any other step that may be cursed. Must not: change anything by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scaler.sim.stories.fields import Model, Name, Seconds
 from scaler.sim.stories.instances import instance_of
 
 LOOK_AGAIN = 1.0
-"""Seconds until something that is withheld is tried again, for a curse that ends."""
+"""Seconds until a withheld step is tried again, for a curse that ends."""
 
 
 class Never(StrEnum):
@@ -62,7 +62,7 @@ class Curse(Model):
         return self.since <= now and (self.until is None or now < self.until)
 
     def means(self, obj: Object) -> bool:
-        """The object, an owner of it, or the instance that its owners wrote onto it has this name."""
+        """Whether the object, an owner of it, or the instance in its labels and annotations has this name."""
         namespace, _, name = self.of.rpartition("/")
         if not fnmatchcase(objects.namespace(obj), namespace or "default"):
             return False
@@ -72,13 +72,13 @@ class Curse(Model):
 
 
 class Curses:
-    """Called with what never happens and an object: a pod, a PodGroup or a job. `elapsed`: seconds since the start."""
+    """Called with a step and an object: a pod, a PodGroup or a job. `elapsed`: seconds since the start."""
 
     def __init__(self, curses: Sequence[Curse] = (), elapsed: Callable[[], float] = lambda: 0.0) -> None:
         self._curses = tuple(curses)
         self._elapsed = elapsed
         self.unmet = list(curses)
-        """Those that meant no object yet: their names may be wrong."""
+        """Curses that matched no object yet: their names may be wrong."""
 
     def __call__(self, never: Never, obj: Object) -> bool:
         """Whether a curse holds now for the instance that the object belongs to."""
@@ -88,9 +88,9 @@ class Curses:
 
 
 class FaultyApi(KubeApi):
-    """Passes everything on to `api`, but for faults and curses.
+    """Passes all requests to `api`, except for faults and curses.
 
-    `owner`: the view of a controller that makes pods; what is never made does not even reach the API server.
+    `owner`: the view of a controller that makes pods; a pod that is never made does not even reach the API server.
     """
 
     def __init__(self, api: KubeApi, cursed: Curses | None = None, *, owner: bool = False, seed: int = 0) -> None:
@@ -103,7 +103,7 @@ class FaultyApi(KubeApi):
         self._waiting: dict[int, asyncio.Timeout] = {}
 
     def fail(self, *, share: float, lasting: float) -> None:
-        """Let this share of the requests fail with 500 for so many seconds."""
+        """Fail this share of the requests with 500 for so many seconds."""
         self._share = share
         self._failing_until = asyncio.get_running_loop().time() + lasting
 

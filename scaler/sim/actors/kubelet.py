@@ -1,7 +1,7 @@
 """A stand-in for all kubelets: bound pods start, deleted ones stop, crashed ones back off and restart.
 
-Driven by what the pods themselves say, so it may be restarted at any time. A kubelet on a node that is missing or not
-Ready does nothing: its pods keep the status they had. Must not: create pods, or know of jobs and rules.
+Its state is only in the pods, so it may be restarted at any time. A kubelet on a node that is missing or not Ready does
+nothing: its pods keep their status. Must not: create pods, or know of jobs and rules.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Kubelet(StandIn):
         self._seed = seed
         self._cursed = cursed or Curses()
         self._since: dict[tuple[str, str], float] = {}
-        """When a pod (uid) was first seen at a stage: bound, running, stopping, crashed."""
+        """(pod uid, stage) -> time when first seen there: bound, running, stopping, crashed."""
 
     async def _round(self) -> float | None:
         pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod)]
@@ -75,7 +75,7 @@ class Kubelet(StandIn):
         return None
 
     def _next(self, pod: Object) -> tuple[str, float]:
-        """The stage that the pod is in and how long it lasts; "" when it stays as it is."""
+        """The stage of the pod and its duration; "" when the pod stays as it is."""
         if objects.terminating(pod):
             grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
             return "stopping", min(grace, self._draw(pod, self._timings.stop))
@@ -96,7 +96,7 @@ class Kubelet(StandIn):
 
 
 def running_status(pod: Object, *, now: float, ready: bool) -> Object:
-    """The status of a pod whose containers all run; counts and addresses that it had before stay."""
+    """The status of a pod whose containers all run; earlier counts and addresses stay."""
     old = objects.status(pod)
     count, started = objects.restarts(pod), old.get("startTime") or rfc3339(now)
     last: Object = next((found for c in objects.containers(pod) if (found := c.get("lastState"))), {})
@@ -118,9 +118,9 @@ def running_status(pod: Object, *, now: float, ready: bool) -> Object:
 
 
 async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
-    """Let the first container of a pod exit with this code, as its kubelet would report it.
+    """The first container of a pod exits with this code, as its kubelet would report it.
 
-    It is in CrashLoopBackOff where it restarts; else the pod ends.
+    The pod is in CrashLoopBackOff if it restarts; else it ends.
     """
     policy = objects.spec(pod).get("restartPolicy") or "Always"
     again = policy == "Always" or (policy == "OnFailure" and code != 0)

@@ -37,14 +37,14 @@ AFTER_START = _PREFIX + "experimental-recreate-group-after-start"
 
 
 class GroupCondition(msgspec.Struct, frozen=True):
-    """One group, by index: leader and workers are all ready; all are of the newest revision."""
+    """One group, by index: whether leader and workers are all ready, and all of the newest revision."""
 
     ready: bool = False
     updated: bool = False
 
 
 class Leaders(msgspec.Struct, frozen=True):
-    """What its leader StatefulSet shall say."""
+    """The wanted fields of its leader StatefulSet."""
 
     partition: int
     replicas: int
@@ -146,14 +146,14 @@ class LeaderWorkerSets(StandInController):
         await self.create(POD_GROUPS, body)
 
     def _leader_of(self, pod: Object, members: list[Object]) -> Object | None:
-        """The leader to whose StatefulSet a worker belongs; none of another revision, and none that came later."""
+        """The leader to whose StatefulSet a worker belongs; none of another revision, and none that is younger."""
         owners = {objects.uid(found): objects.owner_uid(found) for found in self.mirror.all(STATEFUL_SETS)}
         same = [m for m in members if objects.labels_of(m).get(REVISION) == objects.labels_of(pod).get(REVISION)]
         return next((m for m in same if objects.uid(m) == owners.get(objects.owner_uid(pod))), None)
 
 
 def restarts_group(lws: Object, pod: Object, members: list[Object]) -> bool:
-    """Whether what happened to the pod makes the whole group start anew."""
+    """Whether the change of the pod restarts the whole group."""
     policy = template_of(lws).get("restartPolicy", "RecreateGroupOnPodRestart")
     if policy not in ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart"):
         return False
@@ -178,7 +178,7 @@ def size_of(template: Object) -> int:
 
 
 def revision_of(lws: Object) -> str:
-    """What the label template-revision-hash says."""
+    """The value of the label template-revision-hash."""
     return making.digest([template_of(lws), objects.spec(lws).get("networkConfig")])
 
 
@@ -238,7 +238,7 @@ def _workers(lws: Object, leader: Object, template: Object) -> Object:
 def next_leaders(
     lws: Object, leaders: Leaders | None, groups: Sequence[GroupCondition], *, new_revision: bool, resized: bool
 ) -> Leaders:
-    """The next step. `leaders` is what the StatefulSet says now (None before it exists), `groups` has its replicas."""
+    """The next step. `leaders` is the present StatefulSet (None before it exists), `groups` has its replicas."""
     replicas = making.number(lws)
     rolling = _rolling(lws)
     surge = min(making.scaled(rolling.get("maxSurge", 0), replicas, up=True), replicas)
@@ -262,7 +262,7 @@ def next_leaders(
 
 
 def _groups_now(replicas: int, surge: int, unavailable: int, behind: int) -> int:
-    """Groups beyond the wanted ones stay while more than `unavailable` of these are behind."""
+    """Groups beyond the wanted ones stay while more than `unavailable` of the wanted ones are not updated."""
     return replicas + (max(0, behind - unavailable) if behind <= surge else surge)
 
 

@@ -1,6 +1,7 @@
-"""What is alike in everything that controllers make: names, owners, pods from templates, PodGroups, numbers.
+"""Common parts of the objects that controllers make: names, owners, pods from templates, PodGroups, numbers.
 
-Written from the descriptions of the real controllers and apart from scaler.workloads: they judge the scaler. Pure.
+Written from the descriptions of the real controllers and independent of scaler.workloads: stand-ins judge the scaler.
+Pure.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def digest(value: Any, length: int = 10) -> str:
-    """A short name for a value: the same for equal values, in letters that Kubernetes uses for such names."""
+    """A short name for a value: the same for equal values, in the letters that Kubernetes uses for such names."""
     encoded = msgspec.json.encode(value, order="deterministic")
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in hashlib.sha256(encoded).digest()[:length])
 
 
 def shortened(name: str, longest: int = 63) -> str:
-    """The name, or where it is too long its beginning and a hash of the whole."""
+    """The name; if it is too long, its beginning and a hash of the whole."""
     return name if len(name) <= longest else f"{name[: longest - 11]}-{digest(name)}"
 
 
 def reference(owner: Object, resource: Resource) -> Object:
-    """The controlling owner, as it stands in ownerReferences."""
+    """The controlling owner, as an entry of ownerReferences."""
     return {
         "apiVersion": resource.api_version, "kind": resource.kind, "name": objects.name(owner),
         "uid": objects.uid(owner), "controller": True, "blockOwnerDeletion": True,
@@ -43,7 +44,8 @@ def body_of(
     resource: Resource, name: str, owner: Object, owner_resource: Resource, *,
     labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None, **rest: Any,
 ) -> Object:  # fmt: skip
-    """An object to create in the owner's namespace; a name that ends in `-` is a generateName. `rest` is spec or so."""
+    """An object to create in the owner's namespace; a name that ends in `-` is a generateName. `rest`: spec and the
+    like."""
     naming = {"generateName": name} if name.endswith("-") else {"name": name}
     metadata: Object = {
         **naming,
@@ -80,7 +82,7 @@ def pod_group(
     name: str, owner: Object, owner_resource: Resource, members: Iterable[Object], *,
     labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None, **spec: Any,
 ) -> Object:  # fmt: skip
-    """The PodGroup of pods, or templates, that start together. What is None in `spec` is left out."""
+    """The PodGroup of pods, or templates, that start together. None values in `spec` are left out."""
     parts = list(members)
     total: dict[str, float] = defaultdict(float)
     for part in parts:
@@ -96,7 +98,7 @@ def pod_group(
 
 
 def add_environment(pod_spec: Object, variables: Mapping[str, str], *, first: bool = False) -> None:
-    """Puts variables into every container, in place; a variable that is there already is replaced."""
+    """Adds variables to every container, in place; an existing variable is replaced."""
     added = [{"name": name, "value": value} for name, value in variables.items()]
     for container in pod_spec.get("containers") or []:
         kept = [variable for variable in container.get("env") or [] if variable.get("name") not in variables]
@@ -104,17 +106,17 @@ def add_environment(pod_spec: Object, variables: Mapping[str, str], *, first: bo
 
 
 def active(pod: Object) -> bool:
-    """It counts as a replica: neither ended nor on its way out."""
+    """Whether the pod counts as a replica: neither ended nor terminating."""
     return not objects.ended(pod) and not objects.terminating(pod)
 
 
 def ready(pod: Object) -> bool:
-    """It runs, is Ready and stays."""
+    """Whether the pod runs, is Ready and is not terminating."""
     return objects.ready(pod) and objects.phase(pod) == "Running" and not objects.terminating(pod)
 
 
 def number(obj: Object, field: str = "replicas", default: int = 1) -> int:
-    """An integer of the spec; the default where it is absent or no integer."""
+    """An integer of the spec; the default if it is missing or no integer."""
     value = objects.spec(obj).get(field)
     return value if isinstance(value, int) else default
 
@@ -125,7 +127,7 @@ def generation(obj: Object) -> int:
 
 
 def scaled(value: Any, whole: int, *, up: bool) -> int:
-    """An IntOrString: a number, or a percentage of `whole` that is rounded up or down; 0 for what is neither."""
+    """An IntOrString: a number, or a percentage of `whole` that is rounded up or down; 0 for other values."""
     if isinstance(value, int):
         return value
     text = str(value).removesuffix("%")
@@ -136,6 +138,6 @@ def scaled(value: Any, whole: int, *, up: bool) -> int:
 
 
 def fence_posts(surge: Any, unavailable: Any, replicas: int) -> tuple[int, int]:
-    """(maxSurge, maxUnavailable) as pods; when both come out as 0, one may be unavailable."""
+    """(maxSurge, maxUnavailable) as pods; when both are 0, one may be unavailable."""
     more, fewer = scaled(surge, replicas, up=True), scaled(unavailable, replicas, up=False)
     return more, fewer or (0 if more else 1)

@@ -1,4 +1,4 @@
-"""A stand-in for MindIE Controller's one way of scaling down: a surplus prefill instance exits non-zero.
+"""A stand-in for the scale-down of MindIE Controller: a surplus prefill instance exits non-zero.
 
 Inside each service it watches for a decode instance whose pods find no node, or, beside Ascend Operator, are not even
 made because its PodGroup finds no room. When that has lasted `patience` seconds and more prefill instances run than the
@@ -28,7 +28,7 @@ Say = Callable[[str, str, str], None]
 
 
 class MindIEController(StandIn):
-    """Follows all services at once, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
+    """Follows all services, as one MindIE Controller per service would. `beside`: Ascend Operator is there."""
 
     def __init__(
         self, api: KubeApi, clock: Clock, *, patience: float = 60.0, beside: bool = False, say: Say | None = None
@@ -52,7 +52,7 @@ class MindIEController(StandIn):
         return min(waits, default=None)
 
     async def _release(self, service: str, surplus: list[Object]) -> float:
-        """Let the newest surplus instance exit when the time has come; seconds until the next look."""
+        """The newest surplus instance exits when its time has come; returns seconds until the next look."""
         now = self._clock.now()
         remaining = self._short_since[service] + self._patience - now
         if remaining > 0:

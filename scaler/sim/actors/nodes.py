@@ -1,4 +1,4 @@
-"""Nodes of a simulated cluster: the objects, what may happen to them, and the control plane's care for their pods.
+"""Nodes of a simulated cluster: the objects, their events, and what the control plane does about their pods.
 
 Must not: schedule, or know of jobs and rules.
 """
@@ -70,7 +70,7 @@ async def add_node(api: KubeApi, spec: NodeSpec) -> None:
 
 
 async def change_node(api: KubeApi, spec: NodeSpec, fate: NodeFate) -> None:
-    """Let this happen to the node. A node that is gone comes back as a new object."""
+    """Change the node in this way. A node that is gone comes back as a new object."""
     if fate is NodeFate.GONE:
         await api.delete(NODES, None, spec.name)
     elif fate is NodeFate.READY:
@@ -90,7 +90,7 @@ async def _patch_status(api: KubeApi, name: str, status: Object) -> None:
 
 
 class NodeLifecycle(StandIn):
-    """What the control plane does about pods on lost nodes: Ready turns False, and after a while they are deleted.
+    """The control plane's actions on pods of lost nodes: Ready turns False, and after a while they are deleted.
 
     `eviction` is how long a node may be not Ready (the default toleration of 300 s); `orphan` how long pods of a
     node that is gone stay. Both in seconds.
@@ -113,7 +113,7 @@ class NodeLifecycle(StandIn):
         return min(pauses, default=None)
 
     async def _attend(self, pod: Object) -> float | None:
-        """Look after one pod on a lost node; seconds until it needs more, None when there is nothing left to do."""
+        """Handle one pod on a lost node; returns seconds until the next step, None when there is none."""
         gone = self.mirror.get(NODES, "", objects.node_of(pod)) is None
         due = self._lost_since[objects.node_of(pod)] + (self._orphan if gone else self._eviction)
         unready = [c for c in objects.status(pod).get("conditions") or [] if c.get("type") != "Ready"]

@@ -1,6 +1,6 @@
-"""Small readings of raw Kubernetes objects that the stand-ins share.
+"""Functions that read raw Kubernetes objects, for all stand-ins.
 
-Must not: write, or decide anything. Written apart from scaler.workloads on purpose: the stand-ins judge the controller.
+Must not: write, or decide anything. Independent of scaler.workloads on purpose: the stand-ins judge the controller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _number(text: str) -> float:
 
 
 def quantity(value: object) -> float:
-    """A Kubernetes quantity as a number (`500m` is 0.5, `1Gi` is 2**30); 0.0 for what is not one."""
+    """A Kubernetes quantity as a number (`500m` is 0.5, `1Gi` is 2**30); 0.0 for other values."""
     return _number(str(value))
 
 
@@ -34,7 +34,7 @@ def annotations_of(obj: Object) -> dict[str, str]:
 
 
 def scaling_labels(obj: Object) -> dict[str, str]:
-    """Where the rule, the group and the service of a job or a pod stand: in its labels or its first pod template's."""
+    """The labels with rule, group and service of a job or a pod: its own or those of its first pod template."""
     own = labels_of(obj)
     if RULE_LABEL in own:
         return own
@@ -56,18 +56,18 @@ def uid(obj: Object) -> str:
 
 
 def controller(obj: Object) -> Object:
-    """The reference to the controlling owner, {} without one."""
+    """The reference to the controlling owner, {} if there is none."""
     owners = obj["metadata"].get("ownerReferences") or []
     return next((ref for ref in owners if ref.get("controller")), {})
 
 
 def owner_uid(obj: Object) -> str:
-    """Of the controlling owner, "" without one."""
+    """The uid of the controlling owner, "" if there is none."""
     return str(controller(obj).get("uid", ""))
 
 
 def owner_kind(obj: Object) -> str:
-    """Of the controlling owner, "" without one."""
+    """The kind of the controlling owner, "" if there is none."""
     return str(controller(obj).get("kind", ""))
 
 
@@ -101,22 +101,22 @@ def ended(pod: Object) -> bool:
 
 
 def condition(obj: Object, kind: str) -> Object:
-    """The condition of that type, {} without one."""
+    """The condition of that type, {} if there is none."""
     return next((c for c in status(obj).get("conditions") or [] if c.get("type") == kind), {})
 
 
 def ready(obj: Object) -> bool:
-    """Its condition Ready is True."""
+    """Whether its condition Ready is True."""
     return condition(obj, "Ready").get("status") == "True"
 
 
 def node_ready(node: Object | None) -> bool:
-    """The node exists and its condition Ready is True: today's liveness rule of MindCluster."""
+    """Whether the node exists and its condition Ready is True: MindCluster's present liveness rule."""
     return node is not None and ready(node)
 
 
 def containers(pod: Object) -> list[Object]:
-    """Their statuses."""
+    """The statuses of its containers."""
     return status(pod).get("containerStatuses") or []
 
 
@@ -126,12 +126,12 @@ def crash_looping(pod: Object) -> bool:
 
 
 def restarts(pod: Object) -> int:
-    """Of all its containers."""
+    """The restarts of all its containers."""
     return sum(int(c.get("restartCount") or 0) for c in containers(pod))
 
 
 def requests(pod: Object) -> dict[str, float]:
-    """What a pod requests, by resource; limits stand in for absent requests. It always takes one of `pods`."""
+    """A pod's requests, by resource; a missing request is replaced by its limit. Every pod takes one of `pods`."""
     total: dict[str, float] = {"pods": 1.0}
     for container in spec(pod).get("containers") or []:
         resources = container.get("resources") or {}
@@ -145,7 +145,7 @@ def allocatable(node: Object) -> dict[str, float]:
 
 
 def last_exit_code(pod: Object) -> int:
-    """The first non-zero exit code that a container's current or last termination shows, else 0."""
+    """The first non-zero exit code of a container's current or last termination, else 0."""
     states = (container.get(where) or {} for container in containers(pod) for where in ("state", "lastState"))
     codes = (int((state.get("terminated") or {}).get("exitCode") or 0) for state in states)
     return next((code for code in codes if code), 0)

@@ -3,9 +3,9 @@
     PodGroup -> its phase is neither "" nor Pending -> rank table -> Service -> gate -> pods of one replica type after
     the other
 
-Weaknesses of its rank tables are kept: one that comes late is never filled, a withdrawn one keeps its old servers, and
-`version` is the time of the write before. The text of a completed one is what ranktables.table makes of the pods.
-Like the original it decides for each job alone, looks at a refused job again by timers only, and keeps rounds in its
+Weaknesses of its rank tables are kept: a table that comes late is never filled, a withdrawn one keeps its old servers,
+and `version` is the time of the write before. ranktables.table makes the text of a completed one.
+Like the original it decides for each job alone, checks a refused job again by timers only, and keeps rounds in its
 memory. Not modelled: hot switching, restart policy ExitCode, and the wait for its caches.
 Must not: know of services or instances, look at nodes, or be better than the original.
 """
@@ -48,24 +48,24 @@ _DOMAIN = f"{CLUSTERD}.{NAMESPACE}.svc.cluster.local"
 
 
 class _RefusedError(Exception):
-    """The gate said no; `str()` is what the original writes into the job's condition."""
+    """The gate refuses; `str()` is the text that the original writes into the job's condition."""
 
 
 class _Table(msgspec.Struct):
     """A job's rank table."""
 
     pods: frozenset[str] = frozenset()
-    """Uids of the pods that it is completed with."""
+    """Uids of the pods in the completed table."""
     text: str = ""
     saved: int = 0
     absent: bool = False
-    """The ConfigMap was not there when it was first read; it is never read again."""
+    """The ConfigMap was missing when it was first read; it is never read again."""
 
 
 class AscendOperator(StandIn):
-    """One process of it. `crashes`: end with OperatorCrashError where the original does; else that is a refusal.
+    """One operator process. `crashes`: end with OperatorCrashError where the original does; else that is a refusal.
 
-    A job that is `cursed` to be never made is never looked at.
+    A job that is `cursed` to be never made is never handled.
     """
 
     def __init__(self, api: KubeApi, clock: Clock, *, crashes: bool = False, cursed: Curses | None = None) -> None:
@@ -76,13 +76,13 @@ class AscendOperator(StandIn):
         self._tables: defaultdict[str, _Table] = defaultdict(_Table)
         self._retries = Retries()
         self._due: dict[Key, float] = {}
-        """Job -> loop time at which it is looked at."""
+        """Job -> loop time at which it is handled."""
         self._looked_at: dict[Key, tuple[str, ...]] = {}
-        """Job -> versions of the job and of all that it owns, when it was last queued for a change."""
+        """Job -> versions of the job and of all its objects, when it was last queued for a change."""
         self._rounds: dict[str, int] = {}
-        """Job uid -> restarts that were counted; also the value of the pods' label `version`."""
+        """Job uid -> counted restarts; also the value of the pods' label `version`."""
         self._pods: dict[str, tuple[str, str]] = {}
-        """Pod uid -> owner and label `version` of the pods that exist."""
+        """Pod uid -> owner and label `version` of the existing pods."""
 
     async def _round(self) -> float | None:
         self._count_lost_pods()
@@ -97,7 +97,7 @@ class AscendOperator(StandIn):
         return min(self._due.values()) - asyncio.get_running_loop().time() if self._due else None
 
     def _count_lost_pods(self) -> None:
-        """A pod of the present round that is gone, for whatever reason, begins the next round."""
+        """A pod of the present round that is gone, for any reason, begins the next round."""
         present = {objects.uid(pod): pod for pod in self.mirror.all(PODS)}
         for uid in self._pods.keys() - present.keys():
             owner, version = self._pods[uid]
@@ -108,7 +108,7 @@ class AscendOperator(StandIn):
         }
 
     async def _reconcile_next(self) -> None:
-        """The original has one worker: a slow answer makes all jobs wait."""
+        """The original has one worker: a slow answer delays all jobs."""
         now = asyncio.get_running_loop().time()
         ready = [key for key, due in self._due.items() if due <= now]
         if not ready:
@@ -132,7 +132,7 @@ class AscendOperator(StandIn):
         if self.mirror.get(DEPLOYMENTS, *place) is not None or objects.terminating(job):
             return
         given = (objects.spec(job).get("runPolicy") or {}).get("backoffLimit")
-        limit = _number(objects.labels_of(job).get("fault-retry-times") if given is None else given)  # 0 = without end
+        limit = _number(objects.labels_of(job).get("fault-retry-times") if given is None else given)  # 0 = unlimited
         if faults := read_job(job).faults:
             await self._write_status(job, Condition("Failed", "JobValidFailed", faults[0]))
         elif rules.finished(objects.status(job)):
@@ -166,7 +166,7 @@ class AscendOperator(StandIn):
         await self._write_status(job, condition, startTime=started, replicaStatuses=rules.replica_statuses(pods))
 
     async def _keep_table(self, job: Object, pods: list[Object]) -> None:
-        """Write the table if its pods are others than before; a failed write is forgotten."""
+        """Write the table if its pods have changed; a failed write is forgotten."""
         table = self._tables[objects.uid(job)]
         now = rank_table(read_job(job), job, [member_of(read_pod(pod)) for pod in pods])
         uids = frozenset(map(objects.uid, pods)) if now.status is Status.COMPLETED else frozenset()
@@ -188,7 +188,7 @@ class AscendOperator(StandIn):
         table.saved = int(self._clock.now())
 
     async def _pod_group(self, job: Object) -> Object:
-        """An existing one is taken as it is, whatever became of the job since."""
+        """An existing PodGroup is used as it is, also if the job has changed since."""
         body = made.pod_group(read_job(job), job)
         if copied := objects.annotations_of(job):
             body["metadata"]["annotations"] = dict(copied)
@@ -212,7 +212,7 @@ class AscendOperator(StandIn):
                 await self._create_once(PODS, self._as_made_here(job, pod, clusterd))
 
     def _as_made_here(self, job: Object, pod: Object, clusterd: str) -> Object:
-        """Where the scaler differs on purpose: the round's number, and variables appended whatever is set already."""
+        """Fields where the scaler differs on purpose: the round's number, and variables that are always appended."""
         pod["metadata"]["labels"]["version"] = str(self._rounds.get(objects.uid(job), 0))
         kind = _type_of(job, pod)
         given = job["spec"]["replicaSpecs"][kind]["template"]["spec"]["containers"]
@@ -228,7 +228,7 @@ class AscendOperator(StandIn):
         return pod
 
     async def _check_gate(self, job: Object) -> None:
-        """Reads the rule anew every time. Counts PodGroups, the job's own included, whatever their pods do."""
+        """Reads the rule each time. Counts PodGroups, the job's own included, whatever the state of their pods."""
         labels = objects.labels_of(job)
         rule = labels.get(RULE_LABEL)
         if rule is None:
@@ -253,13 +253,13 @@ class AscendOperator(StandIn):
             raise _RefusedError(f"job {'/'.join(key_of(job))} can't create pod, try later")
 
     def _members(self, job: Object) -> list[Object]:
-        """By label in the namespace, without a look at the owner."""
+        """Pods by label in the namespace, without a check of the owner."""
         name, namespace = objects.name(job), objects.namespace(job)
         pods = [pod for pod in self.mirror.all(PODS) if objects.namespace(pod) == namespace]
         return [pod for pod in pods if objects.labels_of(pod).get("training.kubeflow.org/job-name") == name]
 
     async def _clean_up(self, job: Object) -> None:
-        """Pending pods and the PodGroup go; pods that run stay."""
+        """Pending pods and the PodGroup are deleted; running pods stay."""
         pending = [pod for pod in self._members(job) if objects.phase(pod) == "Pending"]
         doomed = [(PODS, pod) for pod in pending if not objects.terminating(pod)]
         for resource, obj in [*doomed, *((POD_GROUPS, group) for group in self.mirror.owned(POD_GROUPS, job))]:
@@ -271,7 +271,7 @@ class AscendOperator(StandIn):
             await self.api.create(resource, objects.namespace(body), body)
 
     async def _write_status(self, job: Object, condition: Condition | None, **more: object) -> None:
-        """Written when it changed; a write that fails is lost, as in the original."""
+        """Written when it has changed; a failed write is lost, as in the original."""
         before = objects.status(job)
         after = {**rules.updated(before, condition, self._clock.timestamp()), **more}
         if after == before:
@@ -286,7 +286,7 @@ def _service(obj: Object) -> tuple[str | None, ...]:
 
 
 def _type_of(job: Object, pod: Object) -> str:
-    """The replica type as the job spells it."""
+    """The replica type in the job's spelling."""
     label = objects.labels_of(pod).get("replica-type", "")
     return next((kind for kind in read_replicas(job) if kind.lower() == label), "")
 

@@ -1,8 +1,8 @@
 """The rules of Ascend Operator: its gate for elastic scaling, its retries, and the status of its jobs. Values only.
 
-Written from the description of its behaviour and apart from scaler.rules and scaler.decide, so that it can contradict
-them. Its conditions follow the update rules of the library it uses, and cannot be trusted after the first fault.
-Must not be better than the original: its weaknesses are what the scaler is compared with.
+Written from the description of its behaviour and independent of scaler.rules and scaler.decide, so that it can
+contradict them. Its conditions follow the update rules of the library that it uses, and are unreliable after the first
+fault. Must not be better than the original: its weaknesses are compared with the scaler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scaler.sim.actors import objects
 
 BASE_DELAY, LONGEST_DELAY = 0.005, 20.0
 RATE, BURST = 10.0, 100
-"""Retries per second of all jobs together, after so many at once."""
+"""Retries per second of all jobs together, and the burst before that."""
 
 Counts = Mapping[str, int]
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -33,7 +33,7 @@ class OperatorCrashError(Exception):
 def may_create(document: str, running: Counts, group: str) -> bool:
     """Whether the missing pods of one replica type may be created now.
 
-    Raises OperatorCrashError when the ratio that is to be reached does not name the job's group.
+    Raises OperatorCrashError when the next ratio does not name the job's group.
     """
     ratios = read_ratios(document)
     for ratio in reversed(ratios):
@@ -45,7 +45,7 @@ def may_create(document: str, running: Counts, group: str) -> bool:
 
 
 def read_ratios(document: str) -> list[dict[str, int]]:
-    """Instances per group and ratio, as listed; empty for everything that the original refuses to read."""
+    """Instances per group and ratio, in the order of the document; empty for documents that the original refuses."""
     try:
         entries = [  # the last duplicate of a group wins
             {
@@ -70,7 +70,7 @@ def _number(text: Any) -> int:
 
 
 class Retries:
-    """Delays before a job that was refused is looked at again: its own, doubling, and one share of a common rate."""
+    """Delays before a refused job is handled again: its own delay, doubling, and one share of a common rate."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
@@ -86,12 +86,12 @@ class Retries:
         return max(own, share - now)
 
     def forget(self, job: str) -> None:
-        """It was reconciled without an error."""
+        """The job was reconciled without an error."""
         self._times.pop(job, None)
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One condition that is to be set: its type, reason and message."""
+    """One condition to be set: its type, reason and message."""
 
     kind: str
     reason: str
@@ -106,7 +106,7 @@ NO_SCHEDULER = Condition(
 
 
 def of_pods(job: Object, pods: Iterable[Object], *, retries_left: int) -> Condition | None:
-    """The condition that the pods' phases give; None when they say nothing."""
+    """The condition from the pods' phases; None if they give none."""
     place = f"{objects.namespace(job)}/{objects.name(job)}"
     phases = set(_phases(pods))
     if "Failed" in phases:
@@ -155,13 +155,13 @@ def replica_statuses(pods: Mapping[str, list[Object]]) -> Object:
 
 
 def finished(status: Mapping[str, Any]) -> bool:
-    """Succeeded or Failed, whatever the reason: there is no way back."""
+    """Whether the job is Succeeded or Failed, for any reason: this is final."""
     conditions = status.get("conditions") or []
     return _holds(conditions, "Failed") or _holds(conditions, "Succeeded")
 
 
 def _phases(pods: Iterable[Object]) -> list[str]:
-    """Of all but those that have failed and are on their way out."""
+    """The phases of all pods except failed ones that are terminating."""
     return [objects.phase(pod) for pod in pods if not (objects.phase(pod) == "Failed" and objects.terminating(pod))]
 
 

@@ -34,7 +34,7 @@ class InferOperator(StandInController):
     follows = (INFER_SERVICE_SETS, INFER_SERVICES, INSTANCE_SETS, STATEFUL_SETS, DEPLOYMENTS, POD_GROUPS)
 
     async def reconcile(self) -> None:
-        """A new spec is passed on between its own kinds only."""
+        """A new spec is passed on only between kinds of Infer Operator."""
         for service_set in self.living(INFER_SERVICE_SETS):
             await self.have(INFER_SERVICES, service_set, _services(service_set), update=True)
         for service in self.living(INFER_SERVICES):
@@ -71,7 +71,7 @@ def _instance_sets(service: Object) -> Iterator[Object]:
 
 
 def _marks(instance_set: Object, index: int) -> dict[str, str]:
-    """The labels by which the pods of one instance are known."""
+    """The labels that identify the pods of one instance."""
     labels = objects.labels_of(instance_set)
     return {SERVICE: labels.get(SERVICE, ""), ROLE: labels.get(ROLE, ""), INDEX: str(index), MANAGED: "true"}
 
@@ -118,7 +118,7 @@ class Ome(StandInController):
     def __init__(self, api: KubeApi) -> None:
         super().__init__(api)
         self._made: dict[str, Object] = {}
-        """Of each child by uid of its service and name: what was last written."""
+        """Child, by uid of its service and name -> the last written object."""
 
     async def keep(self, owner: Object) -> None:
         for component in ("engine", "decoder"):
@@ -133,7 +133,7 @@ class Ome(StandInController):
 
 
 def child(service: Object, component: str) -> tuple[Resource, Object]:
-    """What OME makes of one component."""
+    """The object that OME makes for one component."""
     spec = objects.spec(service)[component]
     name = f"{objects.name(service)}-{component}"
     labels = {_SERVICE: objects.name(service), "component": component, "app": name, **(spec.get("labels") or {})}
@@ -163,6 +163,6 @@ def child(service: Object, component: str) -> tuple[Resource, Object]:
 
 
 def _pod_spec(component: Object) -> Object:
-    """The pod spec that stands inline, with the runner as its container."""
+    """The inline pod spec, with the runner as its container."""
     inline: dict[str, Any] = {key: value for key, value in component.items() if key not in _NO_POD_SPEC}
     return {**copy.deepcopy(inline), "containers": [*inline.get("containers", ()), copy.deepcopy(component["runner"])]}

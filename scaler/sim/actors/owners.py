@@ -1,6 +1,6 @@
 """The controllers that make pods for their owners, each started when the cluster has objects of its types.
 
-A stand-in without objects of its own would follow every pod for nothing.
+A stand-in without objects of its own would follow every pod in vain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scaler.sim.apiserver import kinds
 
 
 class WhenUsed:
-    """An actor that begins to live when the first object of these types exists, and then stays."""
+    """An actor that starts when the first object of these types exists, and then stays."""
 
     def __init__(self, api: KubeApi, actor: Actor, *resources: Resource) -> None:
         self._actor = actor

@@ -1,6 +1,6 @@
 """Where a pod fits: the predicates of a Kubernetes scheduler that MindIE's manifests use, as pure functions.
 
-Understood: readiness, cordon, taints, nodeSelector, required node affinity, required pod anti-affinity, resources.
+Modelled: readiness, cordon, taints, nodeSelector, required node affinity, required pod anti-affinity, resources.
 Must not: do I/O or know of gangs and phases (scaler.sim.actors.scheduler).
 """
 
@@ -23,9 +23,9 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 class Room:
-    """The nodes of a cluster, what is free on them, and which pods are where.
+    """The nodes of a cluster, their free resources, and the node of each pod.
 
-    `tie` chooses among nodes that are equally full; without it the first by name is taken.
+    `tie` chooses among nodes that are equally full; without it the first by name is used.
     """
 
     def __init__(self, nodes: Iterable[Object], pods: Iterable[Object], *, tie: random.Random | None = None) -> None:
@@ -40,9 +40,9 @@ class Room:
                 self._take(objects.node_of(pod), pod)
 
     def place(self, pods: Sequence[Object], at_least: int) -> dict[str, str]:
-        """Pod name -> node name for as many of these pods as fit; for fewer than `at_least` none is taken.
+        """Pod name -> node name for as many of these pods as fit; empty if these are fewer than `at_least`.
 
-        Each goes to the fullest node that still holds it.
+        Each pod goes to the fullest node with room for it.
         """
         placed: list[tuple[str, Object]] = []
         unplaced = 0
@@ -66,7 +66,7 @@ class Room:
         return {objects.name(pod): node for node, pod in placed}
 
     def idle(self, resource: str) -> float:
-        """What is free of a resource on all nodes that accept new pods."""
+        """The free amount of a resource on all nodes that accept new pods."""
         return sum(self._free[name].get(resource, 0.0) for name, node in self._nodes.items() if accepts(node, None))
 
     def _fullness(self, name: str) -> tuple[float, float]:
@@ -82,7 +82,7 @@ class Room:
         )
 
     def _repelled(self, node: Object, pod: Object) -> bool:
-        """Some pod in a topology domain of this node and the pod refuse each other."""
+        """Whether some pod in a topology domain of this node and the pod exclude each other."""
         if not self._anti_affinity and not _has_anti_affinity(pod):
             return False
         for name, other_node in self._nodes.items():
@@ -104,7 +104,7 @@ class Room:
 
 
 def accepts(node: Object, pod: Object | None) -> bool:
-    """The node takes new pods, and this one by its selector, affinity and tolerations (None = any pod)."""
+    """Whether the node takes new pods, and this one by its selector, affinity and tolerations (None = any pod)."""
     if not objects.node_ready(node) or objects.spec(node).get("unschedulable"):
         return False
     if pod is None:

@@ -25,7 +25,7 @@ from scaler.sim.actors.stand_in import StandIn, key_of, merge
 from scaler.sim.apiserver.kinds import BINDINGS
 
 _MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
-"""Annotation with which users say how many pods must start together."""
+"""Annotation in which users write how many pods must start together."""
 
 
 class Gang:
@@ -42,8 +42,8 @@ class Gang:
 
     @property
     def keeps(self) -> dict[str, float]:
-        """What is kept free for it while it is in the queue, by resource: what its PodGroup requests, whether it has
-        pods or not, less what its held and its bound ones want."""
+        """Resources kept free for it while it is in the queue: the requests of its PodGroup, with or without pods,
+        minus the requests of its held and of its bound pods."""
         requested = (objects.spec(self.group).get("minResources") or {}) if self.group else {}
         provided = [objects.requests(pod) for pod in self._provided]
         return {
@@ -52,7 +52,7 @@ class Gang:
         }
 
     def phase(self, bound_now: int) -> str:
-        """The phase at the end of a session in which so many of its pods were bound (Volcano 1.12)."""
+        """The phase at the end of a session that has bound so many of its pods (Volcano 1.12)."""
         bound = len([pod for pod in self.pods if objects.node_of(pod)]) + bound_now
         phases = [objects.phase(pod) for pod in self.pods]
         if bound < self.min_member:
@@ -65,10 +65,10 @@ class Gang:
 class GangScheduler(StandIn):
     """Follows pods, nodes and PodGroups; `period` is the least time between two sessions, in seconds.
 
-    `gangs=False`: every pod for itself, and PodGroups mean nothing. `force_enqueue=False`: as Volcano's own plugins
-    have it, what is in the queue keeps room free, and nothing enters it without room beside what others keep.
-    There is no promised order among gangs of the same priority and second, nor among nodes that are equally full: by
-    name with seed 0, else another one for each seed.
+    `gangs=False`: every pod is scheduled alone, and PodGroups have no effect. `force_enqueue=False`: as with Volcano's
+    own plugins, PodGroups in the queue keep room free, and none enters the queue without room beside that. The order
+    among gangs of the same priority and second, and among equally full nodes, has no guarantee: by name with seed 0,
+    else different for each seed.
     """
 
     def __init__(
@@ -87,16 +87,16 @@ class GangScheduler(StandIn):
         self._at_work = asyncio.Event()
         self._at_work.set()
         self._kept: defaultdict[str, float] = defaultdict(float)
-        """What PodGroups in the queue keep free in this session, by resource."""
+        """Resources that PodGroups in the queue keep free in this session."""
         self._assumed: dict[str, str] = {}
         """Pod uid -> node of bindings that the mirror has not shown yet."""
 
     def stop(self) -> None:
-        """No more sessions until `resume`; the present one comes to its end."""
+        """No more sessions until `resume`; the present one is completed."""
         self._at_work.clear()
 
     def resume(self) -> None:
-        """Go on; what changed meanwhile is seen at once."""
+        """Continue; changes made meanwhile are seen at once."""
         self._at_work.set()
 
     async def _work(self) -> None:
@@ -109,7 +109,7 @@ class GangScheduler(StandIn):
             await asyncio.sleep(self._period)
 
     async def _round(self) -> float | None:
-        """One session; after a write that failed, or was withheld, the next one does not wait for a change."""
+        """One session; after a failed or withheld write the next one does not wait for a change."""
         pods = self._pods()
         room = Room(self.mirror.all(NODES), pods, tie=self._tie)
         self.failed = self._withheld = False
@@ -132,7 +132,7 @@ class GangScheduler(StandIn):
         return self._period if self.failed or self._withheld else None
 
     def _pods(self) -> list[Object]:
-        """All pods, with the bindings of earlier sessions in place even where the watch lags behind."""
+        """All pods, with the bindings of earlier sessions included even if the watch is behind."""
         seen = self.mirror.all(PODS)
         waiting = {objects.uid(pod) for pod in seen if not objects.node_of(pod)}
         self._assumed = {uid: node for uid, node in self._assumed.items() if uid in waiting}
@@ -155,8 +155,9 @@ class GangScheduler(StandIn):
         return sorted([*grouped, *single], key=self._order)
 
     def _grouped(self, group: Object, pods: list[Object]) -> Gang:
-        """What MindCluster's plugin requires goes beyond the PodGroup where pods share it."""
-        for obj in (group, *sorted(pods, key=key_of)[:1]):  # users state it on the PodGroup, else on its first pod
+        """The gang of a PodGroup. If instances share it, MindCluster's plugin requires more pods than the PodGroup
+        says."""
+        for obj in (group, *sorted(pods, key=key_of)[:1]):  # users write it on the PodGroup, else on its first pod
             stated = objects.annotations_of(obj).get(_MIN_AVAILABLE, "")
             if stated.isascii() and stated.isdecimal():
                 return Gang(group, pods, int(stated) if _min_member(group) == 1 else 1)
@@ -183,7 +184,7 @@ class GangScheduler(StandIn):
             return phase
         needs = objects.spec(gang.group).get("minResources") or {}
         devices = {name: objects.quantity(need) for name, need in needs.items() if "/" in name}
-        # the check of MindCluster's plugin: only idle NPUs count, less those that are kept for others
+        # the check of MindCluster's plugin: only idle NPUs count, minus those that are kept for others
         if any(room.idle(name) - self._kept.get(name, 0.0) < need for name, need in devices.items()):
             return phase
         self._keep_free(gang)
@@ -195,7 +196,7 @@ class GangScheduler(StandIn):
                 self._kept[name] += amount
 
     def _allocate(self, gang: Gang, room: Room, phase: str) -> dict[str, str]:
-        """Pod name -> node for as many as fit, if together with the bound ones these are as many as must start."""
+        """Pod name -> node for as many as fit, if these and the bound ones are as many as must start together."""
         complete = not gang.terminating and len(gang.pods) >= gang.needed
         if phase == "Completed" or not complete or not gang.unbound:
             return {}

@@ -1,8 +1,8 @@
-"""What all stand-ins do: follow the cluster and act after changes. Controllers also wait for their own writes.
+"""The base of all stand-ins: they follow the cluster and act after changes. Controllers also wait for their own writes.
 
-A mirror is deliberately simple and independent of the scaler's own cache, so that the two cannot share a mistake.
-A controller that makes pods for an owner says which objects the owner shall have (`have`) or makes and deletes them one
-by one. Refusals and failures are left to the next round. Must not: know what any object means.
+A mirror is deliberately simple and independent of the scaler's own cache, so that the two cannot share a mistake. A
+controller that makes pods for an owner lists the owner's objects (`have`), or creates and deletes them one by one. The
+next round repeats what was refused or has failed. Must not: know what any object means.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def key_of(obj: Object) -> Key:
 
 
 class Mirror:
-    """Objects of some resource types. `run` keeps them current; `wait` returns when something has changed."""
+    """Objects of some resource types. `run` keeps them current; `wait` returns after a change."""
 
     def __init__(self, api: KubeApi, *resources: Resource) -> None:
         self._api = api
@@ -40,11 +40,11 @@ class Mirror:
         self._sorted: dict[Resource, list[Object]] = {}
         self._by_owner: dict[Resource, dict[str, list[Object]]] = {}
         self._versions: dict[Resource, str] = {}
-        """Of each type that was listed; "" for one that is not installed."""
+        """Version of each listed type; "" for a type that is not installed."""
         self.revision = 0
         """Grows with every change."""
         self.settle = 0.02
-        """Seconds for which more changes are waited for after one: a burst is seen as one change."""
+        """Seconds in which further changes are collected after one: a burst counts as one change."""
 
     def all(self, resource: Resource) -> list[Object]:
         """Every object of one type, by namespace and name, so that nothing depends on the order of events."""
@@ -54,7 +54,7 @@ class Mirror:
         return self._sorted[resource]
 
     def owned(self, resource: Resource, owner: Object) -> list[Object]:
-        """Those that this object controls, in the same order."""
+        """The objects of this type that the owner controls, in the same order."""
         if resource not in self._by_owner:
             index = self._by_owner[resource] = defaultdict[str, list[Object]](list)
             for obj in self.all(resource):
@@ -65,7 +65,7 @@ class Mirror:
         return self._objects[resource].get((namespace, name))
 
     def version(self, resource: Resource) -> int:
-        """How far it has come: every change up to this version is in it."""
+        """The version of the mirror: every change up to this version is in it."""
         version = self._versions.get(resource, "")
         return int(version) if version.isdecimal() else 0
 
@@ -80,7 +80,7 @@ class Mirror:
                 group.create_task(self._follow(resource), name=f"mirror {resource.plural}")
 
     async def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Until something changed since the last call (True), or the timeout passed (False)."""
+        """Wait for a change since the last call (True), or for the timeout (False)."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._changed.wait()
@@ -104,7 +104,7 @@ class Mirror:
             except NotFoundError:
                 if self._objects[resource] or resource not in self._versions:
                     self._versions[resource] = ""
-                    self._replace(resource, ())  # of a type that the cluster does not know there are no objects
+                    self._replace(resource, ())  # an unknown type has no objects
                 await asyncio.sleep(_NOT_INSTALLED)
             except KubeError:
                 await asyncio.sleep(RETRY)
@@ -128,7 +128,7 @@ class Mirror:
 
 
 async def merge(api: KubeApi, resource: Resource, obj: Object, patch: Object, *, subresource: str = "") -> Object:
-    """A merge patch of exactly this object, and of none that came after it under the same name."""
+    """A merge patch of exactly this object, and of no later one with the same name."""
     patch = {**patch, "metadata": {**(patch.get("metadata") or {}), "uid": objects.uid(obj)}}
     return await api.patch(resource, *key_of(obj), patch, patch_type=PatchType.MERGE, subresource=subresource)
 
@@ -146,7 +146,7 @@ class StandIn(ABC):
         self.api = api
         self.mirror = Mirror(api, *resources)
         self.failed = False
-        """A write of this round failed: there is another round soon."""
+        """A write of this round failed: the next round comes soon."""
 
     async def run(self) -> None:
         """Follow the cluster and do what is due after changes, until cancelled."""
@@ -166,12 +166,12 @@ class StandIn(ABC):
 
     @abstractmethod
     async def _round(self) -> float | None:
-        """Do what is due; seconds until something else will be, None when nothing is waiting for time."""
+        """Do what is due; returns seconds until the next due time, None without one."""
 
     async def attempt(self, write: Awaitable[Any]) -> bool:
-        """False when the write failed: there is another round soon.
+        """False when the write failed: the next round comes soon.
 
-        It is no failure when the object is gone, or another has its name.
+        A missing object, or another one with its name, is no failure.
         """
         try:
             await write
@@ -183,16 +183,17 @@ class StandIn(ABC):
         return True
 
     async def end(self, pod: Object, *, grace: int | None = None) -> bool:
-        """Deletes exactly this pod, within so many seconds if that is less than its own; False when that failed."""
+        """Deletes exactly this pod, with this grace period if it is shorter than the pod's own; False when that
+        failed."""
         options: Any = {"uid": objects.uid(pod), "grace_period_seconds": grace}
         return await self.attempt(self.api.delete(PODS, *key_of(pod), **options))
 
 
 class StandInController(StandIn):
-    """Base of the controllers. `reconcile` is called only when the mirror shows everything that was written."""
+    """Base of the stand-ins for controllers. `reconcile` runs only when the mirror shows all own writes."""
 
     follows: tuple[Resource, ...]
-    """The owners first."""
+    """Resource types, that of the owners first."""
 
     def __init__(self, api: KubeApi) -> None:
         super().__init__(api, *self.follows)
@@ -201,7 +202,7 @@ class StandInController(StandIn):
         self._deleted: dict[str, tuple[Resource, Key]] = {}
 
     async def reconcile(self) -> None:
-        """Bring the cluster one step nearer to what the owners want."""
+        """Bring the cluster one step nearer to the specs of the owners."""
         for owner in self.living(self.follows[0]):
             await self.keep(owner)
 
@@ -209,7 +210,7 @@ class StandInController(StandIn):
         """The same for one owner."""
 
     def living(self, resource: Resource) -> list[Object]:
-        """All objects of that type but those on their way out."""
+        """All objects of that type that are not terminating."""
         return [obj for obj in self.mirror.all(resource) if not objects.terminating(obj)]
 
     async def _round(self) -> float | None:
@@ -226,9 +227,9 @@ class StandInController(StandIn):
         return shown and not self._deleted
 
     async def have(self, resource: Resource, owner: Object, wanted: Iterable[Object], *, update: bool = False) -> None:
-        """Creates what is missing of these, by name, and deletes what the owner has besides.
+        """Creates the missing ones of these objects, by name, and deletes all other objects of the owner.
 
-        `update`: what is there with another spec is renewed.
+        `update`: an existing object with another spec is renewed.
         """
         bodies = {objects.name(body): body for body in wanted}
         for body in bodies.values():
@@ -240,14 +241,14 @@ class StandInController(StandIn):
                 await self.delete(resource, found)
 
     async def ensure(self, resource: Resource, body: Object) -> Object | None:
-        """What has this name already; where nothing has, it is created."""
+        """The existing object of this name; if there is none, it is created."""
         found = self.mirror.get(resource, objects.namespace(body), objects.name(body))
         if found is None:
             await self.create(resource, body)
         return found
 
     async def create(self, resource: Resource, body: Object) -> bool:
-        """False when it exists already or was refused."""
+        """False when the object exists already or was refused."""
         return await self._write(resource, self.api.create(resource, objects.namespace(body), body))
 
     async def patch(self, resource: Resource, obj: Object, patch: Object, *, subresource: str = "") -> None:
@@ -261,13 +262,13 @@ class StandInController(StandIn):
         await self._write(resource, self.api.replace(resource, *key_of(found), after))
 
     async def status(self, resource: Resource, obj: Object, status: Object) -> None:
-        """Written where it differs."""
+        """Writes the status if it differs."""
         before = objects.status(obj)
         if {**before, **status} != before:
             await self.patch(resource, obj, {"status": status}, subresource="status")
 
     async def delete(self, resource: Resource, obj: Object, **options: str) -> None:
-        """Of exactly this object, with options of KubeApi.delete."""
+        """Deletes exactly this object, with options of KubeApi.delete."""
         given: Any = {"propagation_policy": "Background", **options}
         try:
             await self.api.delete(resource, *key_of(obj), uid=objects.uid(obj), **given)
@@ -277,7 +278,7 @@ class StandInController(StandIn):
             self._deleted[objects.uid(obj)] = resource, key_of(obj)
 
     async def _write(self, resource: Resource, request: Awaitable[Object]) -> bool:
-        """False when it failed or was refused; the next round waits until the mirror shows what was written."""
+        """False when the write failed or was refused; the next round waits until the mirror shows the write."""
         try:
             version = int((await request)["metadata"]["resourceVersion"])
         except KubeError:

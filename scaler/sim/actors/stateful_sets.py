@@ -1,9 +1,9 @@
 """A stand-in for the StatefulSet controller: pods by ordinal, one after the other or all at once, updates from the top.
 
-An update replaces a pod of an old revision whatever its condition, and then waits until it is ready. Since Kubernetes
+An update replaces a pod of an old revision in any condition, and then waits until it is ready. Since Kubernetes
 1.35 (`counts_unavailable`) every pod that is not available, held ones too, counts against maxUnavailable first, so that
 one held pod may stop an update. Pod templates of earlier revisions are kept in memory only.
-Not modelled: volume claims. Must not: know whose StatefulSets these are, or of rules.
+Not modelled: volume claims. Must not: know the owners of the StatefulSets, or rules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REVISION = "controller-revision-hash"
 
 
 class Replicas(msgspec.Struct, frozen=True):
-    """The pods of one StatefulSet by ordinal: those it wants and those too many."""
+    """The pods of one StatefulSet by ordinal: the wanted ones and those beyond them."""
 
     wanted: dict[int, Object | None]
     condemned: dict[int, Object]
@@ -53,7 +53,7 @@ class StatefulSets(StandInController):
             await self.delete(PODS, pod)
 
     async def _fill(self, stateful_set: Object, replicas: Replicas, update: str, *, in_order: bool) -> bool:
-        """Makes what is missing; True when those in order have to wait for one of them."""
+        """Creates missing pods; True when further pods, in order, have to wait for one of them."""
         for ordinal, pod in replicas.wanted.items():
             if pod is None:
                 await self.create(PODS, self._pod(stateful_set, ordinal, update))
@@ -64,7 +64,7 @@ class StatefulSets(StandInController):
         return False
 
     def _pod(self, stateful_set: Object, ordinal: int, update: str) -> Object:
-        """Below the partition it is made from the present revision, from the partition on from the new one."""
+        """A pod below the partition has the present revision, from the partition on the new one."""
         current = str(objects.status(stateful_set).get("currentRevision") or update)
         revision = update if ordinal >= _partition(stateful_set) else current
         template = self._templates.get(revision) or self._templates[update]
@@ -80,7 +80,7 @@ class StatefulSets(StandInController):
 
 
 def revision_of(stateful_set: Object) -> str:
-    """The name of the revision that its pod template is."""
+    """The name of the revision of its pod template."""
     return f"{objects.name(stateful_set)}-{making.digest(objects.spec(stateful_set).get('template'))}"
 
 
@@ -93,7 +93,7 @@ def ordinal_of(pod: Object) -> int:
 def to_update(stateful_set: Object, replicas: Replicas, update: str, *, counts_unavailable: bool) -> list[Object]:
     """The pods that an update deletes next, the highest of an old revision first; none with OnDelete.
 
-    One, while all above it are ready; with `counts_unavailable` as many as maxUnavailable has room for.
+    One at a time, while all above it are ready; with `counts_unavailable` as many as maxUnavailable allows.
     """
     if (objects.spec(stateful_set).get("updateStrategy") or {}).get("type") == "OnDelete":
         return []

@@ -1,9 +1,9 @@
 """Stand-ins for AIBrix: StormServices make RoleSets, RoleSets make pods or PodSets, PodSets make their pods.
 
-A role with podGroupSize above 1 is made of PodSets, each one instance; else each pod is one. All roles of a RoleSet are
-scaled together and updated one after the other. Not modelled: StormServices that replace whole RoleSets (every update
-is in place), pausing, in-place image updates, services, and gang strategies other than Volcano's.
-Must not: bind pods, make PodGroups for pods without a strategy, or know of rules.
+A role with podGroupSize above 1 consists of PodSets, each one instance; else each pod is one. All roles of a RoleSet
+are scaled together and updated one after the other. Not modelled: StormServices that replace whole RoleSets (every
+update is in place), pausing, in-place image updates, services, and gang strategies other than Volcano's. Must not: bind
+pods, make PodGroups for pods without a strategy, or know of rules.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class StormServices(StandInController):
                 return  # one role after the other
 
     async def _apply(self, role_set: Object, role: Object, members: list[Object], *, update: bool) -> bool:
-        """One step of scaling, or of an update; False when there was nothing to do."""
+        """One step of scaling, or of an update; False when none was due."""
         numbered = bool(role.get("stateful")) or group_size(role) > 1
         scale, roll = (scale_stateful, roll_stateful) if numbered else (scale_stateless, roll_stateless)
         own = _of(role, members)
@@ -87,7 +87,7 @@ class StormServices(StandInController):
         return bool(change)
 
     async def _keep_pod_group(self, owner: Object, resource: Resource) -> None:
-        """Only where the owner names Volcano as its scheduling strategy."""
+        """Only if the owner names Volcano as its scheduling strategy."""
         wanted = _volcano(objects.spec(owner))
         if wanted is not None:
             group = making.body_of(POD_GROUPS, objects.name(owner), owner, resource, spec=wanted)
@@ -99,7 +99,7 @@ class StormServices(StandInController):
         counted = [pod for pod in pods if not objects.ended(pod)]
         restarted = [pod for pod in counted if objects.restarts(pod) and not objects.terminating(pod)]
         if len(counted) < size and restarted:
-            for pod in restarted:  # what is unhealthy goes before what is missing is made
+            for pod in restarted:  # unhealthy pods are deleted before missing ones are created
                 await self.delete(PODS, pod)
         elif len(counted) < size:
             present = {objects.labels_of(pod).get(POD_INDEX) for pod in pods}
@@ -215,7 +215,7 @@ def _pod_set(role_set: Object, role: Object, slot: int | None) -> Object:
 
 
 def _member(pod_set: Object, index: int, size: int) -> Object:
-    """The PodSet's labels and annotations are there unless the template has its own."""
+    """A pod with the PodSet's labels and annotations, unless the template has its own."""
     template = objects.spec(pod_set).get("template") or {}
     given = template.get("metadata") or {}
     name = shortened(f"{objects.name(pod_set)}-{index}")
@@ -243,7 +243,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What the role wants. `hash` is that of its pod template now."""
+    """The spec of a role. `hash` is that of its present pod template."""
 
     replicas: int
     hash: str
@@ -259,16 +259,16 @@ class Role(msgspec.Struct, frozen=True):
         return slots
 
     def room(self, members: Iterable[Member]) -> int:
-        """How many more there may be; those that terminate still count."""
+        """How many more members are allowed; terminating ones still count."""
         return max(0, self.replicas + self.surge - sum(m.active or m.terminating for m in members))
 
     def spare(self, ready: int) -> int:
-        """How many of those that are ready may go."""
+        """How many ready members may be deleted."""
         return max(0, ready - (self.replicas - self.unavailable))
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Slots to make members for (None: one without a number), and names to delete."""
+    """Slots for new members (None: one without a number), and names to delete."""
 
     create: tuple[int | None, ...] = ()
     delete: tuple[str, ...] = ()
@@ -278,7 +278,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def scale_stateful(role: Role, members: list[Member]) -> Change:
-    """Fill empty slots, thin out crowded ones, drop what has ended or has no slot."""
+    """Fill empty slots, leave one member per slot, delete members that have ended or have no slot."""
     slots = role.slots(members)
     delete = [*_ended(members), *(m.name for m in members if m.active and m.slot not in slots)]
     delete += [name for held in slots.values() for name in _superfluous(role, held)]
@@ -299,7 +299,7 @@ def roll_stateful(role: Role, members: list[Member]) -> Change:
 
 
 def scale_stateless(role: Role, members: list[Member]) -> Change:
-    """Reach the number; what is outdated or not ready goes first."""
+    """Reach the number; outdated or unready members are deleted first."""
     active = [m for m in members if m.active]
     missing = role.replicas - len(active)
     if missing > 0:

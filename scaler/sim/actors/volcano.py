@@ -1,11 +1,11 @@
 """Stand-ins for Volcano's controllers of Jobs and of PodGroups.
 
-Jobs: the PodGroup first, pods once it is Inqueue, and policies for what happens to pods. Understood of policies: the
-events PodEvicted, PodFailed and `*` with the actions RestartJob, RestartTask, RestartPod, AbortJob and TerminateJob.
-Not modelled: commands, plugins, job dependencies, time-outs and exit codes.
-PodGroups: pods that name none get one per owner, and the annotation. So all pods of a ReplicaSet, a StatefulSet or a
-RoleSet share one, with minMember 1 unless the owner says otherwise; that of a ReplicaSet or StatefulSet is written anew
-with each new pod, as since Volcano 1.12.2. Must not: bind pods, look at nodes, write PodGroup phases, or know of rules.
+Jobs: the PodGroup first, pods once it is Inqueue, and policies for events of pods. Modelled policies: the events
+PodEvicted, PodFailed and `*` with the actions RestartJob, RestartTask, RestartPod, AbortJob and TerminateJob. Not
+modelled: commands, plugins, job dependencies, time-outs and exit codes. PodGroups: pods that name none get one per
+owner, and the annotation. So all pods of a ReplicaSet, a StatefulSet or a RoleSet share one, with minMember 1 unless
+the owner says otherwise; that of a ReplicaSet or StatefulSet is written again with each new pod, as since Volcano
+1.12.2. Must not: bind pods, look at nodes, write PodGroup phases, or know of rules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENDING = {
 
 
 class PodEvent(msgspec.Struct, frozen=True):
-    """What happened to a pod: `kind` as policies call it."""
+    """An event of a pod: `kind` as in policies."""
 
     kind: str
     task: str
@@ -51,7 +51,7 @@ class VolcanoJobs(StandInController):
             await self._keep_job(job, self.mirror.owned(PODS, job), events[objects.uid(job)])
 
     def _events(self) -> defaultdict[str, list[PodEvent]]:
-        """By job, what happened to pods of its present version since the last round."""
+        """By job, the events of pods of its present version since the last round."""
         of_jobs = [pod for pod in self.mirror.all(PODS) if objects.owner_kind(pod) == VOLCANO_JOBS.kind]
         present = {objects.uid(pod): pod for pod in of_jobs if JOB_NAME in objects.labels_of(pod)}
         versions = {objects.uid(job): _version(job) for job in self.mirror.all(VOLCANO_JOBS)}
@@ -72,7 +72,7 @@ class VolcanoJobs(StandInController):
         if phase in ("Aborted", "Terminated", "Completed", "Failed"):
             return
         if phase == "Restarting":
-            # pods of earlier versions have to be gone before the job begins anew
+            # pods of earlier versions have to be gone before the job restarts
             if int(objects.status(job).get("retryCount") or 0) >= making.number(job, "maxRetry", 3):
                 await self.status(VOLCANO_JOBS, job, {"state": {"phase": "Failed"}})
             elif not any(objects.terminating(pod) for pod in pods):
@@ -115,7 +115,7 @@ def tasks_of(job: Object) -> list[Object]:
 
 
 def action_for(job: Object, event: PodEvent) -> str:
-    """What the task's policies say, else the job's; SyncJob (make what is missing) where neither says anything."""
+    """The action in the task's policies, else in the job's; SyncJob (create missing pods) if neither has one."""
     own = next((task for task in tasks_of(job) if task["name"] == event.task), {})
     for policy in [*(own.get("policies") or []), *(objects.spec(job).get("policies") or [])]:
         if {event.kind, "*"} & {policy.get("event"), *(policy.get("events") or [])}:
@@ -190,7 +190,7 @@ _WITH_REPLICAS: dict[str, Resource] = {resource.kind: resource for resource in (
 
 
 class PodGroups(StandInController):
-    """Follows the pods that Volcano schedules. The PodGroup of an owner that was scaled to nothing goes."""
+    """Follows the pods that Volcano schedules. The PodGroup of an owner that was scaled to zero is deleted."""
 
     follows = (PODS, POD_GROUPS, REPLICA_SETS, STATEFUL_SETS)
 

@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One line of the audit: who wrote what when. With an empty `error` it took effect and `version` is the new one."""
+    """One line of the audit: client, request and time. With an empty `error` it took effect; `version` is the new
+    one."""
 
     moment: float
     client: str
@@ -62,7 +63,7 @@ class SimClient:
         items = [item for item in read if not isinstance(item, Refused)]
         if decode is None and not self.server.catalog.find(resource).custom:
             for item in items:
-                # In a list only custom resources say what they are, as from a real API server.
+                # In a list only custom resources have kind and apiVersion, as from a real API server.
                 del item["apiVersion"], item["kind"]
         refused = [item for item in read if isinstance(item, Refused)]
         return Page(items, page.resource_version, page.continue_token, refused)
@@ -161,7 +162,7 @@ class SimClient:
         self.audit.append(Write(moment, self.name, verb, request.resource, request.namespace, name, version, error))
 
     def _creating(self, resource: Resource, namespace: str | None, body: Any) -> Request:
-        """The request to create a body of which nothing is known yet."""
+        """The request to create a body of any content."""
         metadata = body.get("metadata") if isinstance(body, dict) else None
         name = metadata.get("name") if isinstance(metadata, dict) else None
         name = name if isinstance(name, str) else ""
@@ -174,7 +175,7 @@ class SimClient:
 
 
 def _decoded(record: Record, decode: Any) -> Any:
-    """The object as its reader wants it, or that it is not what `decode` says."""
+    """The object as the type that its reader declares; raises if it does not fit `decode`."""
     if decode is None:
         return record.copy()
     try:
@@ -184,7 +185,7 @@ def _decoded(record: Record, decode: Any) -> Any:
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a client is about to send. `verb` is list, watch, get, create, replace, patch or delete."""
+    """A request before it is sent. `verb` is list, watch, get, create, replace, patch or delete."""
 
     client: str
     verb: str
@@ -199,11 +200,11 @@ class Interceptor:
     """Sees each request before its effect and after it; may wait, and may raise any KubeError."""
 
     async def before(self, request: Request) -> None:
-        """Before the effect: what is raised here means that nothing happened."""
+        """Called before the effect: an error raised here means that nothing happened."""
 
     async def after(self, request: Request) -> None:
-        """After the effect: raise UnknownOutcomeError to lose the answer."""
+        """Called after the effect: raise UnknownOutcomeError to lose the answer."""
 
-    async def deliver(self, request: Request, event: Seen) -> bool:  # noqa: ARG002 - this one lets everything pass
-        """Before an event of a watch is handed out; False ends the watch without a word."""
+    async def deliver(self, request: Request, event: Seen) -> bool:  # noqa: ARG002 - passes everything
+        """Called before an event of a watch is delivered; False ends the watch without an error."""
         return True

@@ -1,6 +1,7 @@
-"""CustomResourceDefinitions: ElasticService as it is installed; of other people's kinds minimal ones of our own.
+"""CustomResourceDefinitions: ElasticService as it is installed; minimal ones of our own for the kinds of other
+projects.
 
-AscendJob, PodGroup and Queue are in crds.yaml; of the kinds whose pods others make any spec passes.
+AscendJob, PodGroup and Queue are in crds.yaml; kinds whose pods others make accept any spec.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _SHORT_NAMES = {VOLCANO_JOBS: ["vcjob", "vj"], LEADER_WORKER_SETS: ["lws"], kind
 
 @cache
 def _documents() -> list[bytes]:
-    """As JSON, which is copied ten times as fast as objects are."""
+    """As JSON, which is copied ten times as fast as objects."""
     files = [resources.files(__package__).joinpath(name) for name in ("elasticservices.yaml", "crds.yaml")]
     return [msgspec.json.encode(one) for file in files for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
 
@@ -35,7 +36,7 @@ def workload_definitions() -> list[Object]:
 
 
 def _workload(resource: Resource) -> Object:
-    """As that of Queue, for another resource; with its age as the only column."""
+    """As the definition of Queue, for another resource; with its age as the only column."""
     definition: Object = msgspec.json.decode(_documents()[-1])
     spec = definition["spec"]
     kind = resource.kind

@@ -1,6 +1,6 @@
-"""How an object goes away: preconditions, grace periods and finalizers, in the order in which an API server takes them.
+"""The deletion of an object: preconditions, grace periods and finalizers, in the order of an API server.
 
-Decides only; the server stores what comes out.
+Decides only; the server stores the result.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def ends(kind: Kind, obj: Object, now: float, grace: int | None, propagation_pol
 
 
 def is_over(obj: Object) -> bool:
-    """Whether an object that was just changed has nothing left to wait for."""
+    """Whether nothing delays the deletion of a changed object any more."""
     metadata = obj["metadata"]
     waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 
 def _set_grace(pod: Object, period: int | None, now: float) -> bool | None:
-    """Whether the pod has a grace period; None when nothing changes, since one under way can only be shortened."""
+    """Whether the pod has a grace period; None when nothing changes, because a running period can only be shortened."""
     metadata = pod["metadata"]
     running = metadata.get("deletionGracePeriodSeconds")
     if not metadata.get("deletionTimestamp"):

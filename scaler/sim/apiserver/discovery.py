@@ -1,7 +1,7 @@
-"""The documents by which kubectl learns what a server serves: groups, resources, and as much OpenAPI as it insists on.
+"""The documents from which kubectl learns the kinds of a server: groups, resources, and the OpenAPI that it needs.
 
-The OpenAPI says only that field validation and dry runs are known to the server, which keeps kubectl from validating
-by itself; it describes no schemas.
+The OpenAPI says only that the server does field validation and dry runs, so that kubectl does not validate by itself;
+it has no schemas.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from scaler.kube.api import Object
 from scaler.sim.apiserver.kinds import Kind
 
 _IN_ALL = frozenset({"Pod", "Service", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
-"""What `kubectl get all` shows."""
+"""The kinds of `kubectl get all`."""
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 _PATCH: Object = {
     "parameters": [

@@ -1,7 +1,7 @@
-"""The simulated cluster over HTTP, well enough for a real kubectl and for the real client of scaler.kube.
+"""The simulated cluster over HTTP, for a real kubectl and for the real client of scaler.kube.
 
-Of built-in kinds, what a later server-side apply leaves out stays. Only server-side apply knows dry runs. There is no
-access control and no TLS; it listens on loopback by default.
+For built-in kinds, fields that a later server-side apply leaves out stay. Only server-side apply has dry runs. There is
+no access control and no TLS; the server listens on loopback by default.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def kubeconfig(url: str, namespace: str = "default") -> str:
 
 @web.middleware
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What is about no resource is answered here; what is raised becomes a Status."""
+    """Answers requests about no resource; an error becomes a Status."""
     path = request.path.strip("/")
     if path in ("healthz", "livez", "readyz"):
         return web.Response(text="ok")
@@ -93,7 +93,7 @@ class _Call(web.View):
     """One request about a resource, which is one call of a client."""
 
     def __init__(self, request: web.Request) -> None:
-        """Reads `api/v1/[namespaces/NS/]PLURAL[/NAME[/SUBRESOURCE]]`, or `apis/GROUP/...` likewise."""
+        """Reads `api/v1/[namespaces/NS/]PLURAL[/NAME[/SUBRESOURCE]]`, or `apis/GROUP/...` in the same way."""
         super().__init__(request)
         self.client = request.app[_CLIENT]
         server = request.app[_CLUSTER].server
@@ -137,7 +137,7 @@ class _Call(web.View):
         return _json({**named, "metadata": metadata, "items": page.items})
 
     async def _watch(self) -> web.StreamResponse:
-        """Refusals of the watch itself come as errors, later ones within the stream, as from a real server."""
+        """A refused watch gets an error status, later errors are events of the stream, as from a real server."""
         if self.request.query.get("sendInitialEvents") == "true":
             raise refusals.unprocessable("sendInitialEvents: Forbidden: lists come by listing here")
         stream: AsyncGenerator[WatchEvent[Object], None] = self.client.watch(
@@ -148,7 +148,7 @@ class _Call(web.View):
         bookmarks = self.request.query.get("allowWatchBookmarks") in ("true", "1")
         opening = asyncio.ensure_future(anext(stream, None))
         try:
-            # Whether a watch is refused shows at once; a watch that is not refused may be silent for long.
+            # A refusal of a watch comes at once; an accepted watch may be silent for long.
             await asyncio.wait([opening], timeout=0.05)
             if opening.done():
                 opening.result()
@@ -179,7 +179,7 @@ class _Call(web.View):
         return event.object if shown is None else {**shown, "metadata": {"resourceVersion": event.resource_version}}
 
     def _shown(self, objects: list[Object]) -> Object | None:
-        """The objects as a Table if that is what the client wants to see."""
+        """The objects, as a Table if the client asks for one."""
         if "as=Table" not in self.request.headers.get("Accept", ""):
             return None
         whole = self.request.query.get("includeObject") == "Object"
@@ -224,7 +224,7 @@ class _Call(web.View):
 
 
 def _selection(request: web.Request) -> dict[str, str]:
-    """What a list and a watch both may say."""
+    """The parameters of both lists and watches."""
     names = {
         "label_selector": "labelSelector", "field_selector": "fieldSelector", "resource_version": "resourceVersion",
     }  # fmt: skip
@@ -239,7 +239,7 @@ def _number(request: web.Request, parameter: str) -> int:
 
 
 async def _body(request: web.Request) -> Any:
-    """JSON, YAML for apply, or the little protobuf that kubectl sends; BadRequestError when it cannot be read."""
+    """JSON, YAML for apply, or kubectl's few protobuf bodies; BadRequestError when it is unreadable."""
     data = await request.read()
     try:
         if request.content_type == protobuf.CONTENT_TYPE:

@@ -1,6 +1,6 @@
-"""Which resources the simulated API server serves, and how each of them behaves.
+"""The resources of the simulated API server, and the behaviour of each.
 
-Built-in kinds are one table; custom ones follow from their CustomResourceDefinition.
+Built-in kinds are one table; custom ones are derived from their CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def at(obj: Any, path: Iterable[str]) -> Any:
 
 
 class ScalePaths(msgspec.Struct, frozen=True):
-    """Where an object has what its Scale shows; no selector where the definition names none."""
+    """The paths of the fields in an object's Scale; no selector if the definition names none."""
 
     spec: tuple[str, ...]
     status: tuple[str, ...]
@@ -58,13 +58,13 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     status: bool = False
     """Whether `status` can be written through the subresource only."""
     scale: ScalePaths | None = None
-    """Set where it has the `scale` subresource."""
+    """Set if the kind has the `scale` subresource."""
     generation: bool = False
-    """Whether `metadata.generation` counts changes of what the user wants."""
+    """Whether `metadata.generation` counts changes of the user's part."""
     unconditional_update: bool = True
     """Whether a PUT without resourceVersion is accepted."""
     create_on_update: bool = False
-    """Whether a PUT of what is not there creates it."""
+    """Whether a PUT of a missing object creates it."""
     schema: dict[str, Any] | None = None
     columns: tuple[dict[str, Any], ...] = ()
 
@@ -114,7 +114,8 @@ BUILT_IN: tuple[Kind, ...] = (
 
 
 def kind_of(definition: Object) -> Kind:
-    """What a (validated) CustomResourceDefinition serves: its storage version, since nothing here converts versions."""
+    """The resource of a (validated) CustomResourceDefinition: its storage version, since nothing here converts
+    versions."""
     spec = definition["spec"]
     names = spec["names"]
     version = next(version for version in spec["versions"] if version.get("storage"))
@@ -138,12 +139,12 @@ def kind_of(definition: Object) -> Kind:
 
 
 class Catalog:
-    """What is served at the moment."""
+    """The kinds that are served now."""
 
     def __init__(self) -> None:
         self._kinds = {_key(kind.resource): kind for kind in BUILT_IN}
         self.definitions: dict[str, Kind] = {}
-        """What the CustomResourceDefinition of a name serves."""
+        """Name of a CustomResourceDefinition -> its kind."""
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(tuple(self._kinds.values()))
@@ -159,7 +160,7 @@ class Catalog:
         return kind
 
     def of(self, obj: Object) -> Kind:
-        """The kind that an object says it is; NotFoundError when it is not served."""
+        """The kind named in an object; NotFoundError when it is not served."""
         for kind in self._kinds.values():
             if kind.resource.kind == obj.get("kind") and kind.resource.api_version == obj.get("apiVersion"):
                 return kind
@@ -173,7 +174,7 @@ class Catalog:
         self._kinds[_key(kind.resource)] = kind
 
     def undefine(self, name: str) -> None:
-        """Stops serving what a CustomResourceDefinition served, if it did."""
+        """Stops serving the kind of a CustomResourceDefinition, if it was served."""
         kind = self.definitions.pop(name, None)
         if kind is not None:
             del self._kinds[_key(kind.resource)]

@@ -1,7 +1,7 @@
 """Lists and watches, with the selectors of both as kubectl writes them.
 
-A list is a consistent page of records at one version. A watch reads the history of the store at its own pace; one that
-falls behind what is kept has expired.
+A list is a consistent page of records at one version. A watch reads the history of the store at its own pace; a watch
+that needs history which is no longer kept has expired.
 """
 
 from __future__ import annotations
@@ -188,11 +188,11 @@ class Watch:
     """One open watch. Ends after `timeout` seconds or when `cut`; always close it."""
 
     bookmark_seconds = 60.0
-    """Between bookmarks; tests in real time have no minute to spare."""
+    """Seconds between bookmarks; tests in real time use less."""
 
     def __init__(self, store: Store, kind: Kind, namespace: str | None, query: Query, timeout: float) -> None:
-        """Raises ExpiredError when the version is not kept any more, UnknownOutcomeError (504) when there was none like
-        it yet, BadRequestError for a bad selector."""
+        """Raises ExpiredError when the version is not kept any more, UnknownOutcomeError (504) when it does not exist
+        yet, BadRequestError for a bad selector."""
         self.kind = kind
         self._store = store
         self._table = store.table(kind.resource)
@@ -200,7 +200,7 @@ class Watch:
         self._namespace = namespace or ""
         self._position = self._start(query.resource_version)
         self._initial: list[Record] = []
-        if not self._position:  # without a version (or with 0) a watch begins with what is there
+        if not self._position:  # without a version (or with 0) a watch begins with the present objects
             page = list_page(store, kind, namespace, query)
             self._position, self._initial = int(page.resource_version), page.items
         self._loop = asyncio.get_running_loop()
@@ -208,14 +208,14 @@ class Watch:
         self._next_bookmark = self._loop.time() + self.bookmark_seconds
         self._woken = asyncio.Event()
         self.is_open = True
-        """False after its end: what it still held back goes nowhere."""
+        """False after its end: remaining events are dropped."""
         self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
         self._table.listeners.append(self._wake)
 
     def _start(self, resource_version: str) -> int:
         try:
             position = version_number(resource_version)
-        except BadRequestError as error:  # an API server's own fault, by its own account
+        except BadRequestError as error:  # an error on the side of the API server, as it says itself
             raise refusals.internal(error.message) from None
         if position and position < self._table.oldest:
             raise refusals.expired(position, self._table.oldest)
@@ -224,7 +224,7 @@ class Watch:
         return position
 
     def close(self) -> None:
-        """Gives everything back; may be called again."""
+        """Frees everything; may be called again."""
         self.cut()
         self._timer.cancel()
         if self._wake in self._table.listeners:
@@ -236,7 +236,8 @@ class Watch:
         self._wake()
 
     async def next(self) -> list[Seen]:
-        """The next events, at least one; empty at the end of the watch. ExpiredError when it has fallen behind."""
+        """The next events, at least one; empty at the end of the watch. ExpiredError when the watch is too far
+        behind."""
         if self._initial:
             records, self._initial = self._initial, []
             return [Seen(EventType.ADDED, record, record.version, 0.0) for record in records]
@@ -262,7 +263,7 @@ class Watch:
                 yield Seen(kind, change.after, change.version, change.moment)
 
     def _kind_of(self, change: Change) -> EventType | None:
-        """What a change looks like through the selector: objects come into view and leave it."""
+        """The type of a change as seen through the selector: objects begin and stop to match it."""
         if self._namespace and change.key[0] != self._namespace:
             return None
         before = change.before is not None and self._matches(change.before.object)
@@ -280,7 +281,7 @@ class Watch:
         self._next_bookmark = now + self.bookmark_seconds
         self._timer = self._loop.call_at(min(self._end, self._next_bookmark), self._tick)
         if self._position > self._store.version:
-            return  # of a version that is yet to come a real API server says nothing, not even this
+            return  # about a future version a real API server says nothing, not even this
         self._position = self._store.version
         yield Seen(EventType.BOOKMARK, None, self._position, 0.0)
 

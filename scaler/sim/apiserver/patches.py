@@ -2,7 +2,7 @@
 
 JSON patch (RFC 6902), JSON merge patch (RFC 7386), strategic merge patch for built-in kinds, and server-side apply by
 the schema of a custom resource. In server-side apply every manager owns what it applied last; fields that are written
-by other means have no owner, and lists are owned whole.
+by other means have no owner, and lists are owned as a whole.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """RFC 6902. BadRequestError for what is no patch; InvalidError (422) when an operation cannot be carried out."""
+    """RFC 6902. BadRequestError for a body that is no patch; InvalidError (422) for an impossible operation."""
     if not isinstance(operations, list):
         raise bad_request("json: cannot unmarshal the JSON patch: an array of operations is wanted")
     root = {"": copy.deepcopy(document)}  # every path begins with the empty name
@@ -89,7 +89,7 @@ def _missing(path: list[str]) -> Exception:
 
 
 def _add(root: dict[str, Any], path: list[str], value: Any, *, replace: bool) -> None:
-    """Unlike the RFC, an API server replaces a key that is not there by adding it."""
+    """Unlike the RFC, an API server adds a missing key on `replace`."""
     parent = _locate(root, path[:-1])
     if isinstance(parent, dict):
         parent[path[-1]] = value
@@ -109,7 +109,7 @@ def _remove(root: dict[str, Any], path: list[str]) -> None:
 
 _DIRECTIVES = ("$patch", "$retainKeys")
 
-# Merge keys by the name of the list. Kubernetes keys them by Go type; the names are unambiguous in the kinds we serve.
+# Merge keys by the name of the list. Kubernetes has them by Go type; the names are unambiguous in the served kinds.
 _MERGE_KEYS: dict[str, str] = {
     **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "env", "volumes", "secrets"), "name"),
     **dict.fromkeys(("imagePullSecrets", "schedulingGates", "resourceClaims"), "name"),
@@ -123,7 +123,7 @@ _MERGE_KEYS: dict[str, str] = {
 
 
 def strategic_merge(target: Any, patch: Any, name: str = "") -> Any:
-    """`target` with `patch` merged in; `name` is the field that holds them. BadRequestError for a wrong directive."""
+    """`target` with `patch` merged in; `name` is the field with both. BadRequestError for a wrong directive."""
     if isinstance(patch, dict):
         return _merge_map(target if isinstance(target, dict) else {}, patch)
     if isinstance(patch, list):
@@ -140,7 +140,7 @@ def _merge_map(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     if directive not in (None, "merge"):
         raise bad_request(f"unknown patch type found: {directive}")
     result = dict(target)
-    # Directives speak about the merged lists, so they come last.
+    # Directives refer to the merged lists, so they come last.
     for key, value in sorted(patch.items(), key=lambda item: item[0].startswith("$")):
         if key.startswith("$"):
             _obey(result, key, value)
@@ -165,7 +165,7 @@ def _obey(result: dict[str, Any], directive: str, value: Any) -> None:
 
 
 def _in_order(items: list[Any], order: list[Any], key: str) -> list[Any]:
-    """Elements that `order` does not name keep their place at the end."""
+    """Elements that are not in `order` keep their place at the end."""
 
     def identity(item: Any) -> Any:
         return item.get(key) if isinstance(item, dict) and key else item
@@ -204,7 +204,7 @@ Path = tuple[str, ...]
 
 
 class FieldManagers:
-    """What each manager applied last, of each object."""
+    """The last applied configuration of each manager, for each object."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[str, str], Object]] = {}
@@ -217,7 +217,7 @@ class FieldManagers:
         self._known.pop(obj["metadata"]["uid"], None)
 
     def note(self, obj: Object, subresource: str, manager: str, body: Object) -> None:
-        """That the manager applied this, in the object's `managedFields` too where it is no subresource."""
+        """Note what the manager has applied, without a subresource also in the object's `managedFields`."""
         known = self.of(obj)
         known[subresource, manager] = body
         if not subresource:
@@ -228,13 +228,13 @@ class FieldManagers:
             ]  # fmt: skip
 
     def conflicts(self, obj: Object, subresource: str, manager: str, body: Object) -> list[tuple[str, Path]]:
-        """Manager and path of all that `body` would change and others applied."""
+        """Manager and path of all fields that `body` would change and that others applied."""
         known = self.of(obj).items()
         return _conflicts(obj, body, {who: one for (part, who), one in known if part == subresource and who != manager})
 
 
 def _fields(body: Object) -> Object:
-    """Of metadata labels and annotations only."""
+    """The body, with only labels and annotations in its metadata."""
 
     def named(value: Any) -> Object:
         return {f"f:{name}": named(inner) for name, inner in value.items()} if isinstance(value, dict) else {}
@@ -255,7 +255,8 @@ def _conflicts(live: Any, wanted: Any, others: dict[str, Any], path: Path = ()) 
 
 
 def applied(live: Any, before: Any, wanted: Any, schema: Schema) -> Any:
-    """`live` after `wanted` was applied by a manager that applied `before` last: what is in `before` only goes."""
+    """`live` after `wanted` was applied by a manager that applied `before` last: fields only in `before` are
+    removed."""
     if isinstance(wanted, dict) and isinstance(live, dict) and schema.get("x-kubernetes-map-type") != "atomic":
         return _object(live, before if isinstance(before, dict) else {}, wanted, schema)
     if isinstance(wanted, list) and isinstance(live, list) and schema.get("x-kubernetes-list-type") == "map":

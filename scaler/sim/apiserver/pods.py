@@ -1,6 +1,6 @@
-"""What an API server does to pods: defaults, scheduling gates, binding, and which parts of the spec may ever change.
+"""The API server's rules for pods: defaults, scheduling gates, binding, and the fields of the spec that may change.
 
-Defaults stop at what a controller or a scheduler reads; they are not the whole of Kubernetes' defaulting.
+Only the defaults that a controller or a scheduler reads, not all of Kubernetes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def prepare(pod: Object) -> None:
 
 
 def fill_defaults(pod: Object) -> None:
-    """What a create and a PUT alike may leave out of the spec, in place."""
+    """Fills in the fields that a create or a PUT may leave out of the spec, in place."""
     spec = pod.setdefault("spec", {})
     if not spec.get("schedulingGates"):
         spec.pop("schedulingGates", None)
@@ -97,7 +97,7 @@ def create_problems(pod: Object) -> Iterator[str]:
 
 
 def _naming_problems(path: str, entries: Sequence[Object]) -> Iterator[str]:
-    """Each needs a name of its own."""
+    """Each entry needs a name of its own."""
     names = [entry.get("name") for entry in entries]
     for index, name in enumerate(names):
         if not name:
@@ -135,7 +135,7 @@ def _without_images(containers: Any) -> list[Any]:
 
 
 def bind(pod: Object, binding: Object, now: str) -> None:
-    """Puts a pod (a private copy) on a node; ConflictError when it is bound, gated or on its way out."""
+    """Puts a pod (a private copy) on a node; ConflictError when it is bound, gated or terminating."""
     metadata, spec, name = pod["metadata"], pod["spec"], pod["metadata"]["name"]
     if metadata.get("deletionTimestamp"):
         raise refusals.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")

@@ -1,6 +1,6 @@
-"""The few protobuf bodies that kubectl sends where JSON would do: `kubectl create configmap`, `secret`, `namespace`.
+"""The few protobuf bodies that kubectl sends instead of JSON: `kubectl create configmap`, `secret`, `namespace`.
 
-Knows the fields of these kinds and of ObjectMeta, nothing more; everything else stays a job for JSON. Pure.
+Knows the fields of these kinds and of ObjectMeta, nothing more; other kinds need JSON. Pure.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
 
 
 def decode(data: bytes) -> Object:
-    """The object in a body of kubectl. ValueError when it is none, or of a kind that is not known here."""
+    """The object in a body of kubectl. ValueError when the body is no object, or of an unknown kind."""
     if not data.startswith(_MAGIC):
         raise ValueError("the body does not begin like a Kubernetes protobuf")
     envelope = _message(data[len(_MAGIC) :], _MESSAGES["Unknown"])
@@ -76,7 +76,7 @@ def _message(data: bytes, fields: dict[int, _Field]) -> Object:
 
 
 def _pairs(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Field numbers with their values; ValueError where the bytes are cut short or of a wire type that is not used."""
+    """Field numbers with their values; ValueError if bytes are missing or the wire type is unknown."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)

@@ -13,7 +13,7 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def shown(kind: Kind, record: Record) -> Record:
-    """The Scale of an object. InternalError (500), as from a real one, when the object has no number."""
+    """The Scale of an object. InternalError (500), as from a real API server, when the object has no number."""
     paths, obj = _paths(kind), record.object
     spec = {"replicas": at(obj, paths.spec)}
     if spec["replicas"] is None:
@@ -27,7 +27,7 @@ def shown(kind: Kind, record: Record) -> Record:
 
 
 def scaled(kind: Kind, record: Record, scale: Object) -> Object:
-    """The object with the number of a Scale, whose uid and resourceVersion, if it has one, are preconditions."""
+    """The object with the number of a Scale; uid and resourceVersion of the Scale, if set, are preconditions."""
     whole = inner = record.copy()
     name, sent = whole["metadata"]["name"], scale["metadata"]
     if sent.get("name") != name:

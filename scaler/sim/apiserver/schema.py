@@ -1,8 +1,8 @@
-"""What an API server insists on before it stores an object. Pure.
+"""The API server's checks before it stores an object. Pure.
 
-Of built-in kinds only the fields that this package reads are typed, as in the Go types: what does not fit is a 400, and
-a null stands for what is absent. The structural schema of a custom resource prunes, adds defaults and refuses by types,
-required fields, enumerations and bounds; no CEL, no patterns.
+For built-in kinds only the fields that this package reads have types, as in the Go types: a mismatch is a 400, and null
+means absent. The structural schema of a custom resource prunes, adds defaults and checks types, required fields,
+enumerations and bounds; no CEL, no patterns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def prune(value: Any, schema: Schema) -> Any:
-    """The value without the fields that its schema does not know, and with its defaults for what is absent."""
+    """The value without fields that are not in its schema, and with defaults for absent ones."""
     if isinstance(value, list):
         items = schema.get("items")
         return [prune(item, items) for item in value] if items else value
@@ -170,7 +170,7 @@ def mismatch(built_in: str, body: Any) -> str:
 
 
 def without_nulls(value: Any) -> Any:
-    """A built-in object as its Go type would hold it: a null is the same as nothing."""
+    """A built-in object as its Go type would hold it: null means absent."""
     if isinstance(value, dict):
         return {name: without_nulls(item) for name, item in value.items() if item is not None}
     return [without_nulls(item) for item in value] if isinstance(value, list) else value

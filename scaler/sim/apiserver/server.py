@@ -1,6 +1,6 @@
 """The simulated API server: every verb, synchronously, on the versioned store. No asyncio, no latency, no faults.
 
-What a client sees of it (time, faults, watches) is in client.py; what is particular about a kind in strategies.py.
+client.py adds what clients see of it (time, faults, watches); strategies.py has the rules of single kinds.
 Admission: hooks see requests for the object itself only, not for its status, and on a create neither the uid nor a
 generated name.
 """
@@ -31,7 +31,7 @@ _FIRST_CLUSTER_IP = int(ipaddress.IPv4Address("10.96.0.1"))
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hook reviews. `object` is the hook's own copy; `old` (None on a create) must not be changed."""
+    """The input of a hook. `object` is the hook's own copy; `old` (None on a create) must not be changed."""
 
     operation: Literal["CREATE", "UPDATE"]
     resource: Resource
@@ -43,15 +43,15 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Hook = Callable[[Review], Object]
-"""A webhook or a policy, a pure function. Gives the object as it shall be, the same one or a changed one; raises
-StatusError to refuse the request."""
+"""A webhook or a policy, a pure function. Returns the object, unchanged or changed; raises StatusError to refuse the
+request."""
 
 
 class ApiServer:
     """All objects of one cluster. Raises kube.errors only.
 
-    Namespaces come into being when they are used, unless `strict_namespaces`. `admission` are
-    the hooks that every create and update passes, in this order.
+    Namespaces are created on first use, unless `strict_namespaces`. `admission` are the hooks
+    that every create and update passes, in this order.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ApiServer:
         subresource: str = "", apply: Apply = OWN,
     ) -> Record:  # fmt: skip
         kind, key = self._locate(resource, namespace, name)
-        if subresource == SCALE:  # a manager that applies owns nothing here: it is a merge
+        if subresource == SCALE:  # server-side apply owns no field here: it is a merge
             how = PatchType.MERGE if patch_type is PatchType.APPLY else patch_type
             shown = scale.shown(kind, self._record(kind, key)).copy()
             body = _patched(kind, shown, _private(patch), how)
@@ -133,13 +133,13 @@ class ApiServer:
         except BadRequestError as error:
             raise refusals.unprocessable(f'"" is invalid: patch: {error.message}') from None
         uid = obj["metadata"].get("uid")
-        # The status of a custom resource does not even look at the uid.
+        # The status of a custom resource ignores even the uid.
         if not (subresource and kind.custom) and uid not in (None, record.object["metadata"]["uid"]):
             raise refusals.invalid(kind.resource, name, [f'metadata.uid: Invalid value: "{uid}": field is immutable'])
         return self._update(kind, key, record, obj, subresource)
 
     def _apply(self, kind: Kind, key: Key, body: Any, subresource: str, apply: Apply) -> Record:
-        """Server-side apply. What is built in is merged strategically, and what is applied no more stays."""
+        """Server-side apply. Built-in kinds are merged strategically, and fields that are no longer applied stay."""
         if not isinstance(body, dict) or not (body.get("apiVersion") and body.get("kind")):
             raise refusals.bad_request("what is applied must be an object with apiVersion and kind")
         manager = apply.manager
@@ -168,7 +168,7 @@ class ApiServer:
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
         grace_period_seconds: int | None = None, propagation_policy: str = "",
     ) -> Record:  # fmt: skip
-        """Returns the object as it is after the call, or its last words."""
+        """Returns the object after the call, or its last version."""
         kind, key = self._locate(resource, namespace, name)
         record = self._record(kind, key)
         deletion.check_preconditions(kind, record.object, uid, resource_version)
@@ -178,7 +178,7 @@ class ApiServer:
             record = self._put(kind, key, obj)
         return self._remove(kind, key) if ends else record
 
-    # Where things are.
+    # Look-ups
 
     def _locate(self, resource: Resource, namespace: str | None, name: str) -> tuple[Kind, Key]:
         kind = self.catalog.find(resource)
@@ -198,7 +198,7 @@ class ApiServer:
         return self.store.put(kind.resource, key, obj, self.clock.now())
 
     def _remove(self, kind: Kind, key: Key) -> Record:
-        """The end of an object, and of what cannot be without it."""
+        """Removes an object, and objects that cannot exist without it."""
         record = self.store.delete(kind.resource, key, self.clock.now())
         self._managers.forget(record.object)
         if kind.resource.kind == "CustomResourceDefinition":
@@ -215,7 +215,7 @@ class ApiServer:
             if namespace in ("", key[0]):
                 self._remove(kind, key)
 
-    # What goes in.
+    # Input
 
     def _accept(self, kind: Kind, body: Any) -> Object:
         """The body as an object of that kind, pruned and with its fields in order; BadRequestError when it is none."""
@@ -240,7 +240,7 @@ class ApiServer:
         return {"apiVersion": api_version, "kind": name, "metadata": metadata, **rest}
 
     def _admitted(self, kind: Kind, namespace: str | None, obj: Object, old: Object | None = None) -> Object:
-        """The object as the hooks leave it, pruned again."""
+        """The object after the hooks, pruned again."""
         if not self._admission:
             return obj
         record = self.store.table(NAMESPACES).records.get(("", namespace or ""))
@@ -294,7 +294,7 @@ class ApiServer:
             raise refusals.not_found(NAMESPACES, name)
         self.create(NAMESPACES, None, {"metadata": {"name": name}}, dry_run=dry_run)
 
-    # What changes.
+    # Changes
 
     def _update(
         self, kind: Kind, key: Key, record: Record, new: Object, subresource: str, *, dry_run: bool = False

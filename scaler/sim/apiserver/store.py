@@ -1,7 +1,7 @@
 """The versioned store: one counter, the current objects and a bounded history of changes per resource.
 
 It knows nothing about the rules of an API server. Stored objects are never changed; to keep or change
-one, take a copy.
+one, make a copy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
 
 
 class Record:
-    """One version of one object: `object` to look at, `raw` the same as JSON, from which copies are made."""
+    """One version of one object: `object` to read, `raw` the same as JSON, from which copies are made."""
 
     __slots__ = ("object", "raw", "version")
 
@@ -41,19 +41,19 @@ class Record:
         self.version = version
 
     def copy(self) -> Object:
-        """The object for callers who may change it."""
+        """A copy of the object, for callers that change it."""
         copied: Object = _decode(self.raw)
         return copied
 
     def decode(self, wanted: type[T]) -> T:
         """The fields that `wanted` declares."""
-        key: Any = wanted  # a type is hashable, whatever the checker thinks of type variables
+        key: Any = wanted  # a type is hashable, which the checker does not know for type variables
         decoded: T = _decoder(key).decode(self.raw)
         return decoded
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One commit: `after` is the new version (for DELETED the last words), `before` the version it replaced."""
+    """One commit: `after` is the new version (for DELETED the last one), `before` the version that it replaced."""
 
     type: EventType
     resource: Resource
@@ -68,7 +68,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Table:
-    """The objects of one resource, sorted as etcd sorts them, and what happened to them lately."""
+    """The objects of one resource, sorted as etcd sorts them, and their latest changes."""
 
     def __init__(self, history: int) -> None:
         self.records: dict[Key, Record] = {}
@@ -99,11 +99,11 @@ class Table:
         self.oldest = max(self.oldest, version)
 
     def index_after(self, version: int) -> int:
-        """Where in `changes` the first change after `version` is."""
+        """The index in `changes` of the first change after `version`."""
         return bisect_right(self.changes, version, key=lambda change: change.version)
 
     def at(self, version: int) -> dict[Key, Record]:
-        """All objects as they were at `version`, which must not have expired."""
+        """All objects at `version`, which must not have expired."""
         records = dict(self.records)
         for change in reversed(self.changes[self.index_after(version) :]):
             if change.before is None:
@@ -143,7 +143,7 @@ class Store:
         return self._commit(kind, resource, key, before, obj, moment)
 
     def delete(self, resource: Resource, key: Key, moment: float) -> Record:
-        """Removes an object that is there; its last words carry the version of the deletion."""
+        """Removes an existing object; its last version has the number of the deletion."""
         before = self.table(resource).records[key]
         obj = {**before.object, "metadata": {**before.object["metadata"]}}
         return self._commit(EventType.DELETED, resource, key, before, obj, moment)
@@ -154,7 +154,7 @@ class Store:
             table.forget(self.version)
 
     def back_up(self, moment: float = math.inf) -> Backup:
-        """Everything as it was at a moment (wall time), or as it is now. Not before the last compaction."""
+        """All objects at a moment (wall time), or now. Not before the last compaction."""
         version = self.version
         if moment < math.inf:
             oldest = max(table.oldest for table in self._tables.values())
@@ -163,7 +163,7 @@ class Store:
         return Backup(version, {resource: table.at(version) for resource, table in self._tables.items()})
 
     def restore(self, backup: Backup) -> None:
-        """Everything becomes what it was, and versions are given a second time. No listener is called."""
+        """Restores all objects, and uses version numbers a second time. No observer is called."""
         self.version = backup.version
         for resource, table in self._tables.items():
             records = backup.records.get(resource, {})

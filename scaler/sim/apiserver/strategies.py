@@ -1,7 +1,7 @@
-"""What is particular about each kind when it is created or changed: defaults, and what is refused.
+"""The rules of each kind for create and update: defaults, and refusals.
 
-A strategy gets a private object and changes it in place. Problems with names, metadata and fields go out as
-`path: what`. Pods have a module of their own, custom resources are judged by their schema.
+A strategy gets a private object and changes it in place. Problems with names, metadata and fields are returned as
+`path: what`. Pods have a module of their own; custom resources are checked by their schema.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scaler.sim.apiserver.kinds import Kind
 
 _Prepare = Callable[[Object], None]
 _Check = Callable[[Object], Iterator[str]]
-# The server's own fields of metadata: what a client sends is ignored.
+# The server's own fields of metadata: values from a client are ignored.
 SYSTEM_FIELDS = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
                   "generation", "generateName", "managedFields")  # fmt: skip
 _SERVICE_DEFAULTS = {
@@ -156,13 +156,13 @@ def _metadata_problems(metadata: Object) -> Iterator[str]:
 
 @lru_cache(4096)
 def _label_problems(key: str, value: str) -> tuple[str, ...]:
-    """A few labels come again with every write."""
+    """Cached: the same few labels come with every write."""
     return (*_key_problems("metadata.labels", key), *_VALUE.problems("metadata.labels", value))
 
 
 @lru_cache(4096)
 def _key_problems(path: str, key: str) -> tuple[str, ...]:
-    """Of `name` or `prefix/name`."""
+    """Problems of a key `name` or `prefix/name`."""
     prefix, slash, name = key.rpartition("/")
     found = tuple(_SUBDOMAIN.problems(path, prefix)) if slash else ()
     return (*found, *_QUALIFIED.problems(path, name))
@@ -243,7 +243,7 @@ def _problems(kind: Kind, obj: Object) -> Iterator[str]:
 
 
 def check_identity(kind: Kind, old: Object, new: Object) -> None:
-    """Name, namespace and version of an update: those of the object, or left out."""
+    """Check name, namespace and version of an update: those of the object, or left out."""
     before, after = old["metadata"], new["metadata"]
     name = before["name"]
     if after.get("name") not in (None, "", name):
@@ -259,7 +259,7 @@ def check_identity(kind: Kind, old: Object, new: Object) -> None:
 
 
 def merge_update(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
-    """The new object with the parts that this request must not touch taken from the old one."""
+    """The new object, with the parts that this request must not change taken from the old one."""
     metadata = {name: old["metadata"][name] for name in SYSTEM_FIELDS if name in old["metadata"]}
     metadata |= {name: value for name, value in new["metadata"].items() if name not in SYSTEM_FIELDS}
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
@@ -284,7 +284,7 @@ def _with_status(obj: Object, source: Object) -> Object:
 
 
 def wants(kind: Kind, obj: Object) -> Any:
-    """The part of an object that generation counts: what the user wants."""
+    """The part of an object whose changes generation counts: the user's part."""
     if not kind.custom:
         return obj.get("spec")
     ignored = ("metadata", "status") if kind.status else ("metadata",)

@@ -1,7 +1,7 @@
-"""Objects as the rows that `kubectl get` prints: the server's side of printing.
+"""Objects as the rows of `kubectl get`: the server's side of printing.
 
-The columns of custom resources come from their definition, those of a few built-in kinds from here; every other kind
-shows its name and age. Pure.
+The columns of custom resources come from their definition, those of a few built-in kinds from here; other kinds have
+name and age. Pure.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from scaler.sim.apiserver.kinds import Kind
 Cell = Any
 _Print = Callable[[Object, float], Cell]
 _Column = tuple[str, int, _Print]
-"""Title, priority (0 is always shown, 1 with -o wide) and what to print of an object at a time."""
+"""Title, priority (0 is always shown, 1 with -o wide) and the function from an object and a time to the text."""
 
 
 def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = False) -> Object:
     """A Table of meta.k8s.io. `whole` puts the objects into the rows, otherwise only their metadata.
 
-    An object in a row says its kind, also where those of a list need not: kubectl sorts no others.
+    An object in a row has its kind, unlike in a list: kubectl sorts only objects with a kind.
     """
     columns = [_NAME, *_columns(kind)]
     partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
@@ -61,8 +61,8 @@ _STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[(-?\d+):?\]|\['([^']+)'\]|\[\?\(@\.
 
 
 def json_path(obj: Any, path: str) -> Any:
-    """The value at a path such as `.status.conditions[-1:].type`; None when there is none. Of filters only that for the
-    first item of which a field is a word, no wildcards."""
+    """The value at a path such as `.status.conditions[-1:].type`; None when there is none. The only supported filter is
+    the one for the first item with a certain text in a field; no wildcards."""
     for name, index, quoted, field, word in _STEP.findall(path):
         if field:
             items = obj if isinstance(obj, list) else ()
@@ -75,7 +75,7 @@ def json_path(obj: Any, path: str) -> Any:
 
 
 def age(timestamp: str | None, now: float) -> str:
-    """How long ago, as kubectl writes it: 5s, 3m10s, 2h, 4d."""
+    """The age as kubectl prints it: 5s, 3m10s, 2h, 4d."""
     if not timestamp:
         return "<unknown>"
     seconds = max(0, int(now - seconds_of(timestamp)))

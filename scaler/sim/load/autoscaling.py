@@ -1,6 +1,6 @@
 """How many replicas a HorizontalPodAutoscaler (autoscaling/v2) sets, as documented. Values in, values out.
 
-Understood: metrics with an average value, tolerance, least and most, stabilization windows, and the default policies
+Modelled: metrics with an average value, tolerance, least and most, stabilization windows, and the default policies
 (up: four or as many again at once, down: all). Not modelled: metrics that are missing or late, pods that are not ready.
 Written from https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/ and its API reference.
 """
@@ -27,21 +27,21 @@ class Policy(Model):
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """`spec.replicas` and `status.replicas` of what is scaled."""
+    """`spec.replicas` and `status.replicas` of the scaled object."""
 
     specified: int
     running: int
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What the metrics alone advised at a time (seconds)."""
+    """The replicas that the metrics alone advised at a time (seconds)."""
 
     at: float
     replicas: int
 
 
 def by_metric(total: float, average: float, running: int, tolerance: float) -> int:
-    """So many replicas that each has `average` of the total; as many as run when that is right within the tolerance."""
+    """The replicas with which each has `average` of the total; the running number if that is within the tolerance."""
     if running and abs(total / (average * running) - 1.0) <= tolerance:
         return running
     return math.ceil(total / average - 1e-9)
@@ -50,9 +50,9 @@ def by_metric(total: float, average: float, running: int, tolerance: float) -> i
 def desired(
     policy: Policy, scale: Scale, metrics: Sequence[tuple[float, float]], past: Sequence[Advice], now: float
 ) -> tuple[int, tuple[Advice, ...]]:
-    """(replicas to write, what to remember). `metrics` are pairs (total, average value); the largest demand counts.
+    """(replicas to write, memory). `metrics` are pairs (total, average value); the largest demand counts.
 
-    0 switches an autoscaler off that may not go to 0 itself.
+    0 switches off an autoscaler that may not go to 0 itself.
     """
     specified = scale.specified
     if specified == 0 and policy.least:
@@ -64,7 +64,7 @@ def desired(
     advised = max(by_metric(total, average, scale.running, policy.tolerance) for total, average in metrics)
     window = max(policy.up, policy.down)
     kept = (*(one for one in past if one.at > now - window), Advice(now, advised))
-    # stable: up to the least advice of one window, down to the most of the other
+    # stable: at least the least advice of one window, at most the most of the other
     up = min([advised, *(one.replicas for one in kept if one.at > now - policy.up)])
     down = max([advised, *(one.replicas for one in kept if one.at > now - policy.down)])
     at_once = max(2 * specified, specified + 4)

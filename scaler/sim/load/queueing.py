@@ -1,7 +1,7 @@
-"""Requests on their way through prefill and decode, as amounts that flow: a step of time, values in, values out.
+"""Requests through prefill and decode, as amounts that flow: one step of time, values in, values out.
 
 A request waits for prefill, is prefilled, waits for a place in decode, and is decoded; first come, first served.
-Amounts are real numbers, and what came in one step is one `Cohort`. What arrived is served, lost, or still there.
+Amounts are real numbers; the arrivals of one step are one `Cohort`. Each arrived request is served, lost, or waits.
 Must not: know of instances, of clocks or of the cluster (scaler.sim.load.service).
 """
 
@@ -14,17 +14,17 @@ import msgspec
 
 
 class Cohort(msgspec.Struct, frozen=True):
-    """Requests that came at the same time (seconds)."""
+    """Requests that arrived at the same time (seconds)."""
 
     since: float
     requests: float
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """What can be done, and what is put up with."""
+    """The capacity of a service, and the limits of waiting."""
 
     prefill: float
-    """Requests per second that are prefilled."""
+    """Prefilled requests per second."""
     places: float
     """Requests that are decoded at the same time."""
     answer: float
@@ -32,22 +32,22 @@ class Capacity(msgspec.Struct, frozen=True):
     patience: float = math.inf
     """Seconds after which a request that is not yet decoded is lost."""
     bound: float = math.inf
-    """So many requests wait at most; what comes then is lost."""
+    """The longest queue; requests beyond it are lost."""
 
     @property
     def able(self) -> float:
-        """Requests per second that can go on for good: the slower stage decides."""
+        """Requests per second that are possible for ever: the slower stage decides."""
         return min(self.prefill, self.places / self.answer)
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """Where the requests are. Totals count from the start."""
+    """The position of all requests. Totals count from the start."""
 
     at: float = 0.0
     waiting: tuple[Cohort, ...] = ()
-    """For prefill, the oldest first."""
+    """Waiting for prefill, the oldest first."""
     handed: tuple[Cohort, ...] = ()
-    """Prefilled, for a place in decode."""
+    """Prefilled, waiting for a place in decode."""
     decoding: float = 0.0
     arrived: float = 0.0
     served: float = 0.0
@@ -55,19 +55,20 @@ class Flow(msgspec.Struct, frozen=True):
 
     @property
     def queue(self) -> float:
-        """Requests that wait, wherever."""
+        """All waiting requests, in both queues."""
         return total(self.waiting) + total(self.handed)
 
     @property
     def oldest(self) -> float:
-        """Seconds that the request has waited that came first."""
+        """Waiting time of the oldest request, in seconds."""
         return self.at - min((cohorts[0].since for cohorts in (self.handed, self.waiting) if cohorts), default=self.at)
 
 
 def step(flow: Flow, capacity: Capacity, arriving: float, seconds: float, *, broken: float = 0.0) -> Flow:
-    """The flow `seconds` later. `arriving` requests come first, and the share `broken` of what is decoded breaks off.
+    """The flow `seconds` later. `arriving` requests come first, and the share `broken` of the decoding requests is
+    lost.
 
-    `seconds` should be well below `capacity.answer`: what is decoded leaves at a rate that counts from the beginning.
+    `seconds` should be far below `capacity.answer`: the rate of finished requests is that of the begin of the step.
     """
     now = flow.at + seconds
     decoding = flow.decoding * (1.0 - broken)
@@ -86,7 +87,7 @@ def step(flow: Flow, capacity: Capacity, arriving: float, seconds: float, *, bro
 
 
 def total(cohorts: Sequence[Cohort]) -> float:
-    """Requests."""
+    """The number of requests."""
     return math.fsum(cohort.requests for cohort in cohorts)
 
 

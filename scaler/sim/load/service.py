@@ -1,7 +1,8 @@
-"""Lets requests flow through one service of the cluster, and its autoscalers act. An ordinary client of the API.
+"""Sends requests through one service of the cluster, and runs its autoscalers. An ordinary client of the API.
 
-Instances take requests while all their pods are Ready. What is decoded on an instance that breaks is lost; on one that
-is deleted it comes to its end. Must not: know what the controller intends, or write anything but `spec.replicas`.
+Instances take requests while all their pods are Ready. Requests in decode on an instance that breaks are lost; on an
+instance that is deleted they are finished. Must not: know the controller's plans, or write other fields than
+`spec.replicas`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scaler.sim.stories.timeline import LoadSample, MomentKind, Timeline
 
 
 class LoadedService:
-    """Samples go to the timeline. The recorder gives the time and records what happens."""
+    """Samples go to the timeline. The recorder gives the time and records events."""
 
     def __init__(self, api: KubeApi, load: Load, timeline: Timeline, recorder: Recorder) -> None:
         self._api = api
@@ -35,7 +36,7 @@ class LoadedService:
         """Instances that decoded at the step before."""
 
     async def run(self) -> None:
-        """Let time pass until cancelled."""
+        """Advance the flow with time until cancelled."""
         async with asyncio.TaskGroup() as group:
             for scaler in self._load.autoscalers:
                 group.create_task(self._follow(scaler), name="autoscaler")
@@ -56,7 +57,7 @@ class LoadedService:
             math.inf if load.queue is None else load.queue,
         )  # fmt: skip
         rate = load.requests.at(before.at + seconds / 2)
-        breaking = set()  # what was broken at some moment since the step before
+        breaking = set()  # instances that were broken at some moment since the step before
         for past in reversed(self._timeline.samples.get(load.service, [])):
             breaking |= {view.name for view in past.instances if view.condition is Condition.BROKEN}
             if past.at <= before.at:
@@ -112,7 +113,7 @@ class LoadedService:
 
 
 def measured(sample: LoadSample, metric: Metric) -> float:
-    """What an autoscaler measures: the sum over all instances."""
+    """The value of a metric: the sum over all instances."""
     if metric.of in ("rate", "requests"):
         return sample.rate if metric.of == "rate" else sample.queue + sample.prefill_busy + sample.decoding
     stages = (metric.stage,) if metric.stage else ("prefill", "decode")

@@ -1,1 +1,1 @@
-"""Scenario files: what happens in a world, what is expected of it, and what is recorded of it."""
+"""Scenario files: their events, their expectations, and the recorded timeline."""

@@ -1,6 +1,6 @@
-"""Performs the events of a scenario. Everything but faults of the controller itself goes through KubeApi.
+"""Performs the events of a scenario. All events but faults of the controller itself go through KubeApi.
 
-Must not: know when (scaler.sim.stories.play) or judge what comes of it.
+Must not: know the time of an event (scaler.sim.stories.play) or judge its effect.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STEERING = {"stop": "dies", "start": "starts", "restart": "dies and starts agai
 
 
 class EventError(Exception):
-    """An event of the scenario cannot happen; `str()` says why."""
+    """An event of the scenario is impossible; `str()` says why."""
 
 
 def node_specs(groups: Sequence[scenario.NodeGroup]) -> dict[str, NodeSpec]:
@@ -61,7 +61,7 @@ RunController = Callable[[KubeApi, Clock, Observer], Coroutine[Any, Any, None]]
 class Happenings:
     """`controller_api` is the view of the API that the controller gets and faults can spoil.
 
-    The recorder is given words for what happens next, so that the timeline shows causes before effects.
+    The recorder gets the words about an event before the event, so that the timeline shows causes before effects.
     """
 
     scheduler: GangScheduler
@@ -81,7 +81,7 @@ class Happenings:
         self._event: scenario.Event | None = None
 
     async def perform(self, event: scenario.Event) -> None:
-        """Let it happen: the method is named like the action. What cannot happen is recorded as a failure."""
+        """Perform an event: the method has the name of the action. An impossible event is recorded as a failure."""
         self._event = event
         try:
             await getattr(self, f"_{event.action}")(getattr(event, event.action))
@@ -93,7 +93,7 @@ class Happenings:
         self._recorder.say(MomentKind.EVENT, (event and event.note) or words, subject=event.name if event else "")
 
     async def steer(self, what: scenario.ControllerEvent) -> None:
-        """Stop or start the controller, or one after the other; nothing where it is so already."""
+        """Stop or start the controller, or one after the other; no effect if it is in that state already."""
         if what != "start" and self._running is not None:
             task, self._running = self._running, None
             task.cancel()
@@ -105,7 +105,7 @@ class Happenings:
         try:
             await self._run(self._controller_api, self._clock, self._recorder.observe)
             why = "it returned"
-        except Exception as error:  # whatever kills the controller is a finding of the simulation
+        except Exception as error:  # any end of the controller is a finding of the simulation
             why = f"{type(error).__name__}: {error}"
         self._recorder.say(MomentKind.FAILURE, f"the controller died: {why}")
 
@@ -133,7 +133,7 @@ class Happenings:
             await report(self._api, self._clock, name, healthy=event.becomes == "healthy")
 
     async def _named(self, event: scenario.OnNodes) -> list[str]:
-        """By name, or those that the pods of `namespace/job`, or of an instance of another kind, are bound to."""
+        """Nodes by name, or those of the pods of `namespace/job`, or of the pods of an instance of another kind."""
         if event.names or not event.of_job:
             return event.names
         namespace, _, job = event.of_job.rpartition("/")

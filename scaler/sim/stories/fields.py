@@ -1,4 +1,4 @@
-"""What the values of a scenario file are made of: times, files, names, counts."""
+"""The types of values in a scenario file: times, files, names, counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_TIME = 7 * 24 * 3600.0
 
 
 def _seconds(value: Any) -> Any:
-    """`90`, `90s`, `2m30s` or `1h` as seconds; anything else is left for pydantic to refuse."""
+    """`90`, `90s`, `2m30s` or `1h` as seconds; pydantic refuses other values."""
     if isinstance(value, str) and value and (found := _DURATION.fullmatch(value)):
         hours, minutes, seconds = found.groups()
         return float(hours or 0) * 3600 + float(minutes or 0) * 60 + float(seconds or 0)
@@ -36,7 +36,7 @@ Seconds = Annotated[
 
 
 def _beside(path: Path, info: pydantic.ValidationInfo) -> Path:
-    """Relative to the folder of the scenario's file, if it was read from one."""
+    """The path relative to the folder of the scenario's file, if the scenario was read from a file."""
     folder: Path = (info.context or {}).get("folder", Path())
     return folder / path
 

@@ -1,7 +1,7 @@
-"""Instances and their condition, counted from jobs, pods and nodes alone: the witness of simulations.
+"""Instances and their condition, counted only from jobs, pods and nodes: the witness of simulations.
 
-Which instance a pod belongs to follows from what its owners wrote onto it. Written apart from scaler.workloads and
-scaler.decide, so that it can contradict them. Must not: write, or ask the controller.
+The instance of a pod follows from what its owners wrote on the pod. Independent of scaler.workloads and scaler.decide,
+so that it can contradict them. Must not: write, or ask the controller.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from scaler.sim.stories.loads import UNGOVERNED
 
 
 class Condition(StrEnum):
-    """How an instance is, from its pods."""
+    """The condition of an instance, from its pods."""
 
     EMPTY = "empty"
-    """No pods, or none but held ones and such as are going away."""
+    """No pods, or only held and terminating ones."""
     WAITING = "waiting"
     """Some pod has no node."""
     STARTING = "starting"
     RUNNING = "running"
     BROKEN = "broken"
-    """Bound, and a pod failed, crash-loops, is missing or sits on a lost node."""
+    """Bound, and a pod failed, crash-loops, is missing or is on a lost node."""
 
 
 class InstanceView(msgspec.Struct, frozen=True):
-    """One instance of one service, as its pods show it."""
+    """One instance of one service, from its pods."""
 
     name: str
     group: str
     condition: Condition
     nodes: tuple[str, ...] = ()
     ready: bool = False
-    """It runs, and every pod is Ready."""
+    """The instance runs, and every pod is Ready."""
     npus: int = 0
-    """That its pods hold."""
+    """NPUs of its pods."""
 
 
 class _Instance(msgspec.Struct):
@@ -68,8 +68,8 @@ def census(
 ) -> dict[str, list[InstanceView]]:
     """Every service's instances, by group and natural order of names.
 
-    `jobs` are AscendJobs and Volcano Jobs, which are instances even without pods; `sizes` says how many pods belong
-    to an owner (uid), for those instances that are one StatefulSet.
+    `jobs` are AscendJobs and Volcano Jobs, which are instances even without pods; `sizes`: uid of an owner -> number of
+    its pods, for instances that are one StatefulSet.
     """
     ready = {objects.name(node) for node in nodes if objects.node_ready(node)}
     members: dict[str, list[Object]] = defaultdict(list)
@@ -95,7 +95,7 @@ def census(
 
 
 def running(instances: Iterable[InstanceView]) -> dict[str, int]:
-    """Running instances per group; groups without any count 0."""
+    """Running instances per group, 0 for groups without any."""
     counts: Counter[str] = Counter()
     for view in instances:
         counts[view.group] += view.condition is Condition.RUNNING
@@ -143,9 +143,9 @@ def _condition(live: list[Object], expected: int, ready: set[str], present: int)
 
 
 def instance_of(pod: Object, sizes: Mapping[str, int]) -> tuple[str, int]:
-    """The name of a pod's instance, and how many pods that has; by itself a pod is an instance of its own.
+    """The name of a pod's instance, and the number of its pods; a pod without owner facts is an instance of its own.
 
-    `sizes`: owner uid -> its pods.
+    `sizes`: owner uid -> number of its pods.
     """
     labels, annotations = objects.labels_of(pod), objects.annotations_of(pod)
     name, size = objects.name(pod), 1

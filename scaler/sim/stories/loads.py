@@ -16,7 +16,7 @@ from scaler.sim.stories.fields import Model, Name, Seconds
 
 DAY = 24 * 3600.0
 UNGOVERNED = "-"
-"""In place of a rule: none governs the service."""
+"""In place of a rule: the service has no rule."""
 _Rate = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 _Amount = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
@@ -45,7 +45,7 @@ class Requests(Model):
         return self
 
     def at(self, when: float) -> float:
-        """Requests per second then; before the first point as there, after the last as there."""
+        """Requests per second at a time; before the first point as there, after the last as there."""
         if self.day is not None:
             share = (1 + math.cos((when - self.day.peak) / DAY * 2 * math.pi)) / 2
             return self.day.least + (self.day.most - self.day.least) * share
@@ -156,5 +156,5 @@ class Load(Model):
 
     @property
     def seconds(self) -> float:
-        """That the decoding of one answer takes."""
+        """Seconds for decoding one answer."""
         return self.answer * self.decode.sequences / self.decode.tokens_per_second

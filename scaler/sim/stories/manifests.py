@@ -1,7 +1,7 @@
-"""Manifests as they are: read YAML files in kubectl's order and apply or delete what they contain.
+"""Reads YAML manifests, and applies or deletes their objects in kubectl's order.
 
-`apply` is near to `kubectl apply`: create, or merge into what is there. Must not: change the user's files, or know
-what the objects mean. Kinds that the scaler has no business with are left out and named.
+`apply` is similar to `kubectl apply`: create, or merge into the existing object. Must not: change the user's files, or
+know what the objects mean. Kinds that have nothing to do with the scaler are skipped and named.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ KINDS: dict[str, Resource] = {
     )
 }  # fmt: skip
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The same language either way; the one in C is ten times as fast and not in every build."""
+"""The same language in both; the loader in C is ten times as fast and not in every build."""
 
 SHORT_FILES: list[Callable[[Path, str], Sequence[Object]]] = []
-"""What makes objects of a file and its text with `app_name`, a short file of `scaler deploy`; raises ManifestError.
-There is none where scaler.tools.simulation is not loaded."""
+"""Functions from a file and its text to objects, for texts with `app_name`, a short file of `scaler deploy`; they raise
+ManifestError. Empty if scaler.tools.simulation is not loaded."""
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
 
 class ManifestError(Exception):
-    """A manifest cannot be read; `str()` names the file and, where there is one, the line."""
+    """A manifest is unreadable; `str()` names the file and, if known, the line."""
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file, or the manifests of a folder by name, as `kubectl apply -f` takes them."""
+    """The file, or the manifests of a folder by name, as with `kubectl apply -f`."""
     if path.is_dir():
         return sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
     return [path]
@@ -86,7 +86,7 @@ def _is_object(document: Any) -> bool:
 
 
 def copied(objs: Iterable[Object], namespace: str) -> list[Object]:
-    """The same objects in another namespace; what belongs to none is the same for all copies."""
+    """The same objects in another namespace; cluster-scoped ones are the same for all copies."""
     moved = []
     for obj in objs:
         resource = KINDS.get(obj["kind"])
@@ -96,7 +96,7 @@ def copied(objs: Iterable[Object], namespace: str) -> list[Object]:
 
 
 async def apply(api: KubeApi, obj: Object) -> bool:
-    """Create the object or merge it into the one that is there; False where its kind is left out."""
+    """Create the object or merge it into the existing one; False if its kind is skipped."""
     resource = KINDS.get(obj["kind"])
     if resource is None or resource.api_version != obj.get("apiVersion"):
         return False
@@ -111,7 +111,7 @@ async def apply(api: KubeApi, obj: Object) -> bool:
 
 
 async def delete(api: KubeApi, obj: Object) -> None:
-    """Delete the object by kind and name; nothing where it is gone or its kind is left out."""
+    """Delete the object by kind and name; no effect if it is missing or its kind is skipped."""
     resource = KINDS.get(obj["kind"])
     if resource is None or obj.get("apiVersion", resource.api_version) != resource.api_version:
         return

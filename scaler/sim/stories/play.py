@@ -48,19 +48,19 @@ from scaler.sim.stories.timeline import MomentKind, Timeline
 from scaler.sim.webhooks import webhooks
 
 START = 1_790_000_000.0
-"""Seconds since the epoch at which every simulation begins: a day in September 2026."""
+"""Seconds since the epoch at the start of every simulation: a day in September 2026."""
 
 ADMISSION = (label_member, *webhooks())
-"""The webhooks of every simulated cluster: LeaderWorkerSet's and our own, for namespaces that opted in."""
+"""The webhooks of every simulated cluster: LeaderWorkerSet's, and our own for namespaces that opted in."""
 
 SIMULATED = Settings.model_validate({"leader_election": False, "http_port": 0, "mode": Mode.CREATE})
-"""One process that serves nothing: the rest of the settings is as it is delivered."""
+"""One process without servers; all other settings have their defaults."""
 
 
 class World:
-    """One scenario on one cluster. `seed` decides every duration that a stand-in draws, and what it is free to choose.
+    """One scenario on one cluster. `seed` decides every random duration and every free choice of a stand-in.
 
-    `controller_api` is what the scenario's API faults apply to; by default a view of the `api` of the controller.
+    `controller_api` has the API faults of the scenario; by default a view of the `api` of the controller.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class World:
         )  # fmt: skip
 
     async def play(self) -> None:
-        """Everything from the empty cluster to the end of the scenario; `timeline` is complete afterwards."""
+        """Run from the empty cluster to the end of the scenario; `timeline` is complete afterwards."""
         await self._while_all_work(self._unfold)
         for curse in self._curses.unmet:
             self._recorder.say(MomentKind.WARNING, f"the curse of {curse.of} (never {curse.never}) met no object")
@@ -92,7 +92,7 @@ class World:
         self._timeline.end = self._scenario.until
 
     async def live(self) -> None:
-        """Like `play`, but it goes on until cancelled: for a cluster to look at."""
+        """Like `play`, but without an end until cancelled: for a cluster to look at."""
         await self._while_all_work(asyncio.Event().wait)
 
     async def _while_all_work(self, unfold: Callable[[], Awaitable[object]]) -> None:
@@ -110,7 +110,7 @@ class World:
                     task.cancel()
 
     async def _begin(self) -> None:
-        """Nodes, controller, manifests, in this order. What is refused is said as a failure."""
+        """Start nodes, controller, manifests, in this order. A refusal is recorded as a failure."""
         for spec in node_specs(self._scenario.nodes).values():
             await add_node(self._api, spec)
         about = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": {"name": "default"}}
@@ -152,7 +152,7 @@ class World:
         return [(at, copies, namespace) for copies in self._scenario.copies for at, namespace in copies.arrivals()]
 
     async def _leave(self, copies: Copies, namespace: str) -> None:
-        """The copy is deleted, all but what is the same for all of them."""
+        """Delete the copy, except for cluster-scoped objects, which all copies share."""
         self._recorder.say(MomentKind.EVENT, f"kubectl delete {namespace}")
         for obj in copied(
             [obj for path in copies.manifests for obj in read_manifests(path, copies.replace)], namespace
@@ -163,7 +163,7 @@ class World:
     async def _apply(
         self, paths: Sequence[Path], namespace: str = "", replace: Mapping[str, str] | None = None
     ) -> None:
-        """As they are, or as a copy in this namespace."""
+        """Apply the manifests, unchanged or as a copy in this namespace."""
         words = namespace or f"-f {paths[0].name}"
         self._recorder.say(MomentKind.EVENT, f"kubectl apply {words}")
         try:
@@ -207,7 +207,7 @@ def play(
 
 
 def settings_of(scenario: Scenario) -> Settings:
-    """The settings of the scenario's controller: what it says, else as for every simulation, else as delivered."""
+    """The settings of the scenario's controller: those of the scenario, else of every simulation, else the defaults."""
     given = {name: getattr(scenario.settings, name) for name in scenario.settings.model_fields_set}
     mode = Mode.GATES if scenario.ascend_operator else Mode.CREATE
     both = scenario.arbitration and scenario.settings.arbitration
@@ -217,7 +217,7 @@ def settings_of(scenario: Scenario) -> Settings:
 def real_controller(
     seed: int, record: Observer | None = None, *, settings: Settings = SIMULATED, **more: object
 ) -> RunController:
-    """The controller as `scaler run` builds it; `more` are settings in place of those."""
+    """The controller as `scaler run` builds it; `more` overrides settings."""
     settings = settings.model_copy(update=more)
 
     async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
@@ -232,5 +232,5 @@ def real_controller(
 
 
 def silence_logs() -> None:
-    """The timeline says what happens; the controller's own log lines would only be in its way."""
+    """Switch the controller's log off: the timeline shows what happens."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

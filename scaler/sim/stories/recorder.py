@@ -1,4 +1,4 @@
-"""Keeps the timeline of a simulation: what the census sees of the cluster, and what the controller's plans say.
+"""Records the timeline of a simulation: the census of the cluster, and the controller's plans.
 
 Must not: influence anything; it only reads.
 """
@@ -27,13 +27,13 @@ _MAX_FAILURES = 20
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """How a pod of a service was."""
+    """The last seen state of a pod of a service."""
 
     service: str
     instance: str
     bound: bool
     waiting: bool
-    """For the scheduler: without a node, and not held."""
+    """Whether the pod waits for the scheduler: no node, and not held."""
     going: bool
 
 
@@ -50,18 +50,18 @@ class Recorder(StandIn):
         """Namespace -> jobID of a service without a rule."""
         self._start = 0.0
         self._owned: dict[str, _Seen] = {}
-        """Pod uid -> how it was last seen, of every pod that is there and belongs to a service."""
+        """Pod uid -> last seen state, for every existing pod of a service."""
         self._notes: dict[str, tuple[str, ...]] = {}
         self._said: set[tuple[str, str]] = set()
-        """Notes that have been said, by service."""
+        """Notes that have been recorded, by service."""
         self._ladders: dict[str, str] = {}
         self._plans: dict[ServiceKey, Plan] = {}
-        """What was said last of each service."""
+        """The last recorded plan of each service."""
         self._failures = 0
         self._counted = -1
 
     def start(self) -> None:
-        """Time zero of the timeline is now."""
+        """Set time zero of the timeline to now."""
         self._start = self._clock.now()
 
     @property
@@ -75,7 +75,7 @@ class Recorder(StandIn):
         self._take_census()
 
     def _take_census(self) -> None:
-        """Count anew, unless nothing has changed since the last time."""
+        """Count again, unless nothing has changed since the last time."""
         if not self.mirror.synced or self.mirror.revision == self._counted:
             return
         self._counted = self.mirror.revision
@@ -97,7 +97,7 @@ class Recorder(StandIn):
             self._timeline.add(service, sample)
 
     def _count_losses(self, pods: list[Object], services: dict[str, str]) -> Counter[tuple[str, str]]:
-        """(What was lost since the last look, service) -> how many."""
+        """(Kind of loss since the last look, service) -> number."""
         present = {objects.uid(pod): pod for pod in pods}
         gone = [before for uid, before in self._owned.items() if uid not in present]
         going = [before for uid, before in self._owned.items() if uid in present and objects.terminating(present[uid])]
@@ -121,9 +121,9 @@ class Recorder(StandIn):
         return lost
 
     def observe(self, world: World, decision: Decision) -> None:
-        """Take in what one pass of the controller decided, and check what must always hold."""
+        """Take in the decision of one pass of the controller, and check the invariants."""
         self._timeline.passes += 1
-        self._take_census()  # so that what is said stands beside what is there
+        self._take_census()  # so that plan and cluster are of the same time
         for violation in violations(world, decision):
             self._failures += 1
             if self._failures <= _MAX_FAILURES:
@@ -172,7 +172,8 @@ class Recorder(StandIn):
                 self.say(MomentKind.WARNING, f"resolved: {note.partition(':')[0]}", service)
 
     def _say_note(self, service: str, note: str) -> None:
-        """As the events of the cluster do: what comes and goes while jobs are applied one by one is not said."""
+        """Record a note, except for notes that come and go while jobs are applied one by one; as the events of the
+        cluster."""
         if note in self._notes[service] and (service, note) not in self._said:
             self._said.add((service, note))
             self.say(MomentKind.WARNING, note, service)

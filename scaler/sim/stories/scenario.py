@@ -58,7 +58,7 @@ class Copies(Model):
         return self
 
     def arrivals(self) -> Iterator[tuple[float, str]]:
-        """(time, namespace) of each; numbers are padded with zeros, so that names sort like numbers."""
+        """(time, namespace) of each copy; numbers are padded with zeros, so that names sort like numbers."""
         last = self.first + self.count - 1
         for number in range(self.count):
             digits = str(self.first + number).zfill(len(str(last)))
@@ -271,12 +271,12 @@ class Expectation(Model):
 
     @property
     def of_load(self) -> bool:
-        """It is about requests."""
+        """Whether the expectation is about requests."""
         return any(getattr(self, key) is not None for key in _OF_LOAD)
 
     @property
     def over_all(self) -> bool:
-        """It is about how many services serve."""
+        """Whether the expectation is about the number of services that serve."""
         return any(getattr(self, key) is not None for key in _OVER_ALL)
 
 
