@@ -33,7 +33,7 @@ REREAD = 60.0
 SOON = 2.0
 """Seconds between two reads while there is no certificate."""
 PATIENCE = 8
-"""Reads without a Secret until any replica makes it: there may be no leader before this replica is ready."""
+"""Reads without a Secret until any replica makes it: the leader may have no webhook yet."""
 DEADLINE = 10.0
 """Seconds for one request."""
 _LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}

@@ -1,4 +1,4 @@
-"""What happened in a simulation: moments for people, samples for expectations and pictures.
+"""The events of a simulation: moments for people, samples for expectations and pictures.
 
 Must not: judge (scaler.tools.simulation.verdicts) or draw (scaler.tools.simulation.picture).
 """
@@ -14,15 +14,15 @@ from scaler.sim.stories.instances import InstanceView, running
 
 
 class MomentKind(StrEnum):
-    """What kind of thing happened; decides colour and marks."""
+    """The kind of an event; decides colour and marks."""
 
     EVENT = "event"
-    """The scenario did something."""
+    """An event of the scenario."""
     INSTANCE = "instance"
     TARGET = "target"
     WARNING = "warning"
     FAILURE = "failure"
-    """The controller died, or an invariant broke."""
+    """The controller ended with an error, or an invariant did not hold."""
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Sample(msgspec.Struct, frozen=True):
     smallest: dict[str, int] = {}
     """Instances per group of the smallest ratio; empty while no valid rule was seen."""
     reasons: dict[str, str] = {}
-    """Job name -> reason, as the controller's last plan says."""
+    """Job name -> reason in the controller's last plan."""
     pods_deleted: int = 0
     revocations: int = 0
     """Instances that lost pods while these had no node, over the time so far."""
@@ -59,7 +59,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def serves(self) -> bool:
-        """It runs its smallest ratio at least."""
+        """Whether the service runs at least its smallest ratio."""
         counts = self.running
         return bool(self.smallest) and all(counts.get(group, 0) >= count for group, count in self.smallest.items())
 
@@ -72,19 +72,19 @@ class LoadSample(msgspec.Struct, frozen=True):
     rate: float
     """Requests per second that arrived."""
     able: float
-    """Requests per second that could be served for good."""
+    """Requests per second that could be served for ever."""
     prefill: int
     """Instances that took requests."""
     decode: int
     npus: int
-    """That its instances held, whatever their condition."""
+    """NPUs of its instances, in any condition."""
     prefill_busy: float
-    """Instances at work."""
+    """Working instances."""
     decode_busy: float
     prefill_queue: float
     decode_queue: float
     wait: float
-    """Seconds that the request has waited that came first."""
+    """Waiting time of the oldest request, in seconds."""
     decoding: float
     arrived: float
     served: float
@@ -116,7 +116,7 @@ class Timeline:
         return self.samples[service][-1] if service in self.samples else Sample(at=0.0)
 
     def add(self, service: str, sample: Sample) -> None:
-        """Append the sample unless it says nothing new; of one instant only the last stays."""
+        """Append the sample if it differs from the last one; of one instant only the last stays."""
         samples = self.samples.setdefault(service, [])
         if samples and msgspec.structs.replace(samples[-1], at=sample.at) == sample:
             return
@@ -144,7 +144,7 @@ class Timeline:
         return [(at, end, counts[at]) for at, end in zip(starts, [*starts[1:], self.end], strict=True)]
 
     def at_time(self, service: str, when: float) -> Sample:
-        """The state at a time; what changed at that very instant counts."""
+        """The state at a time; changes of that very instant count."""
         found = Sample(at=0.0)
         for sample in self.samples.get(service, []):
             if sample.at <= when:

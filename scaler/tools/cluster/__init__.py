@@ -1,1 +1,1 @@
-"""A cluster as whoever calls a command may see it. Reads only."""
+"""A cluster as the caller of a command may read it. Reads only."""

@@ -1,4 +1,4 @@
-"""What stands in a short file: every key with its type, default and limits. The JSON Schema is made of this.
+"""The keys of a short file, each with its type, default and limits. The JSON Schema is made from these models.
 
 Keys, defaults and limits of MindCluster's one-command deployer are kept where it has them. Must not know objects.
 """
