@@ -185,8 +185,7 @@ class App:
         )
 
     def _subscribe(self) -> None:
-        """Subscribers of each change, in this order: caches made from records are cleared before the records are read
-        again."""
+        """Subscribers of each change, in order: caches made from records are cleared before these are read again."""
         subscribe = self.changes.subscribe
         subscribe(changes.PodChanged, self.state.on_pod)
         subscribe(changes.NodeChanged, self.state.on_node)
@@ -256,8 +255,7 @@ class App:
         _log.info("caches synced", jobs=len(self.cache.jobs), pods=len(self.cache.pods))
 
     async def _work(self) -> None:
-        """A term of leadership. On cancellation the writes under way may end; the next leader completes what is half
-        done."""
+        """A term of leadership. On cancellation the writes under way may end; the next leader completes the rest."""
         if not self._watches:
             await self.installs.look()
         if self.notes is not None:
@@ -290,8 +288,7 @@ class App:
                 self.metrics.leader.set(0)
 
     async def _resync(self) -> None:
-        """Read everything again from time to time, against missed events; each difference found is counted as an
-        error."""
+        """Read everything again from time to time, against missed events; counts each difference found as an error."""
         await asyncio.sleep(SETTLED)  # by then a webhook of ours is trusted for the first time
         while True:
             if not self._watches:

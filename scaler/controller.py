@@ -147,8 +147,7 @@ class Controller:
                 self.queue.done(key)
 
     async def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
-        """Decide about all services; returns the seconds that it took. Reading and reporting let the loop run other
-        tasks."""
+        """Decide about all services; returns the seconds taken. Reading and reporting let the loop run other tasks."""
         started = asyncio.get_running_loop().time()
         # 1. the input, as one value
         await self._read_services(keys)
@@ -264,8 +263,7 @@ class Controller:
             self.queue.add(change.service)
 
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
-        """Queue the service: the number of instances in its spec may have changed. It counts if the service has
-        instances."""
+        """Queue the service, if it has instances: the number of wanted instances in its spec may have changed."""
         if self._cache.has_instances(change.service):
             self.queue.add(change.service)
 
@@ -365,8 +363,7 @@ class Controller:
         await self.reporter.note(reports)
 
     async def resync(self) -> None:
-        """Read every service without pending writes again, from the records alone; each difference means a missed
-        event."""
+        """Read every service without pending writes again, from the records; each difference means a missed event."""
         self.state.instances.forget_all()
         if self._acting in (None, ModeInForce.STANDS_BACK):
             return

@@ -252,8 +252,7 @@ class Election:
     # Staying leader
 
     async def _renew_for_ever(self) -> str:
-        """Renew until leadership is lost; returns why. The period runs from request to request, however slow each
-        is."""
+        """Renew until leadership is lost; returns why. The period runs from request to request, also if one is slow."""
         began = _now()
         while True:
             due = min(began + self._retry(), self._deadline)
@@ -289,8 +288,7 @@ class Election:
         return True
 
     def _may_continue(self) -> bool:
-        """Whether this process still holds the Lease, or it was deleted or emptied by hand: then only candidates
-        wait."""
+        """Whether this process holds the Lease, or it was deleted or emptied by hand: then only candidates wait."""
         spec = spec_of(self._lease)
         if not spec.get("holderIdentity"):
             return not _is_released(self._lease)
@@ -356,8 +354,7 @@ class Election:
         return {**held, "acquireTime": self._acquired, "renewTime": now, "leaseTransitions": self._transitions}
 
     def _body(self, spec: Object, notes: Mapping[str, str | None]) -> Object:
-        """The Lease with this spec and with our labels and annotations beside its own; its precondition is the version
-        seen."""
+        """The Lease with this spec and our labels and annotations beside its own; precondition: the version seen."""
         old = (self._lease or {}).get("metadata", {})
         kept = {key: old[key] for key in ("uid", "resourceVersion") if key in old}
         marked = {part: {**(old.get(part) or {}), **self.marks.get(part, {})} for part in ("labels", "annotations")}

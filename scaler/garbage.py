@@ -38,8 +38,7 @@ def what_stays_spared() -> Iterator[None]:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Inside, no collection runs, because the new objects stay: in a first decision collections took a third of the
-    time."""
+    """Inside, no collection runs, because new objects stay: a first decision spent a third of its time on that."""
     collects = gc.isenabled()
     gc.disable()
     try:

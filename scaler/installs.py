@@ -63,8 +63,7 @@ class Installs:
         self._logged = ""
 
     async def look(self) -> None:
-        """Return when no other install governs any of the namespaces; raises OverlapError. Missing rights are
-        logged."""
+        """Return when no other install governs any of the namespaces, else raise OverlapError. Logs missing rights."""
         try:
             page = await within(DEADLINE, self._api.list(NAMESPACES, label_selector=INSTALL_LABEL, limit=_MOST))
             scopes = [str(item["metadata"]["name"]) for item in page.items]
@@ -111,8 +110,7 @@ class Installs:
             )
 
     async def _others(self, scopes: Sequence[str]) -> list[dict[str, Any]]:
-        """The Leases with a holder of installs that govern some of the same namespaces and need not give way, oldest
-        first."""
+        """The held Leases of installs that govern some of the same namespaces and need not give way, oldest first."""
 
         def turn(lease: Object) -> tuple[object, ...]:
             return _name(lease)[0] not in scopes, lease["metadata"].get("creationTimestamp") or "", _name(lease)

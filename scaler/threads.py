@@ -34,8 +34,7 @@ def loop_in_thread(name: str) -> Iterator[asyncio.AbstractEventLoop]:
 
 
 async def run_in(there: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `work` in the loop of another thread and return its result. On cancellation `work` is cancelled and awaited
-    first."""
+    """The result of `work` in the loop of another thread. On cancellation `work` is cancelled and awaited first."""
     task: asyncio.Task[Any] | None = None
 
     async def begin() -> T:

@@ -59,8 +59,7 @@ class Runs(NamedTuple):
 
 
 class Budgets:
-    """One per process. `acts`: whether the labels of pods may be changed now; `watched`: the informer of the
-    budgets."""
+    """One per process. `acts`: whether pods may be labelled now; `watched`: the informer of the budgets."""
 
     def __init__(
         self, writer: Writer, state: ClusterState, policy: Policy, *, name: str, now: Callable[[], float],
@@ -79,8 +78,7 @@ class Budgets:
         self._running = False
         self._cordoned: set[str] = set()
         self._covered: dict[ServiceKey, dict[str, str]] = {}
-        """Pod uid -> the budget of another owner that selects the pod, "" for none; filled only where there are such
-        budgets."""
+        """Pod uid -> the budget of another owner that selects the pod, "" for none; empty without such budgets."""
         self._refused: dict[str, float] = {}
         """Namespace -> loop time until which nothing is written there, because a right is missing."""
 

@@ -75,8 +75,8 @@ class Executor:
             return ActionResult(action.uid, failed=str(error))
 
     async def _do(self, key: ServiceKey, action: Action) -> str:
-        """The API server's words of a refusal, "" without one. Other errors of the seam are raised: then the service is
-        decided again."""
+        """The words of a refusal, "" without one. Raises other errors of the seam: then the service is decided
+        again."""
         record = self._cache.job(action.uid)
         made_here = self._cache.makes_pods and record is not None and record.kind == ASCEND_JOBS.kind
         if record is None or not made_here or isinstance(action, Evict):
@@ -102,8 +102,7 @@ class Executor:
         return ""
 
     async def _on_pods_there(self, key: ServiceKey, action: Action) -> str:
-        """Take the gate off the pods of the instance, or delete them: nothing else is possible where others make the
-        pods."""
+        """Take the gate off the pods, or delete them: no other action is possible where others make the pods."""
         try:
             match action:
                 case Admit() | Complete():
@@ -121,8 +120,7 @@ class Executor:
     # admit, complete
 
     async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
-        """Make the objects, unless the job is no longer the one that was decided about: then the service is decided
-        again."""
+        """Make the objects, unless the job has changed since the decision: then the service is decided again."""
         if not await self._guard.is_as_known(record):
             return ""
         words = self._guard.in_vain(record.uid)
@@ -131,8 +129,7 @@ class Executor:
         return words or await self._make(key, record, undo=undo)
 
     async def _make(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
-        """Create the PodGroup first, because Volcano makes one of its own for a pod without; then all other objects at
-        once."""
+        """Create the PodGroup first, because Volcano makes its own for a pod without one; then all others at once."""
         made: list[tuple[Resource, Object]] = []
         errors: list[KubeError] = []
         try:
@@ -264,7 +261,7 @@ class Executor:
             await self._writes.delete(key, POD_GROUPS, group)
 
     async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
-        """Update the PodGroup: Volcano reads the size of a gang from there alone; its other fields stay. Checks as
+        """Update the PodGroup: Volcano reads the size of a gang only there; its other fields stay. Checks as
         `_remove`."""
         if not await self._lookup.is_as_known(record):
             return

@@ -46,8 +46,7 @@ class Gates:
         await all_done([self._patch(key, pod, _release(pod)) for pod in gated])
 
     async def revoke(self, key: ServiceKey, uid: str) -> None:
-        """Delete the pods of the instance in exactly the version that the decision saw: a pod that was bound meanwhile
-        stays."""
+        """Delete the pods in exactly the version that the decision saw: a pod that was bound meanwhile stays."""
         unbound = [pod for pod in self._cache.pods_of(uid).values() if not pod.node and not pod.terminating]
         await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in unbound if not pod.gated])
 
@@ -133,8 +132,7 @@ def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]
 
 
 def _release(pod: PodRecord) -> dict[str, Any]:
-    """The strategic merge patch: removes only our gate, other gates stay; and removes the deletion cost of held
-    pods."""
+    """The strategic merge patch: removes our gate and the deletion cost of held pods; other gates stay."""
     discounted = pod.governed is not None and pod.governed.discounted
     meta = _named(pod, {DELETION_COST: None}) if discounted else {"uid": pod.uid}
     return {"metadata": meta, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}

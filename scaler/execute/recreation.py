@@ -39,8 +39,7 @@ class RecreationGuard:
         """By uid; the instance with the newest object is last."""
 
     def made(self, uid: str, objects: Iterable[tuple[str, str]]) -> None:
-        """Note that these objects (name, uid) of the instance exist since now: created, or found under the expected
-        name."""
+        """Note that these objects (name, uid) of the instance exist since now: created, or found under their name."""
         made = self._made.pop(uid, _Made())
         self._made[uid] = made
         made.last = now = asyncio.get_running_loop().time()

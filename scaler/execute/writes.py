@@ -53,8 +53,7 @@ class ExpectedWrites:
         )
 
     def expect(self, key: ServiceKey, resource: Resource, after: Object) -> None:
-        """Note that the watch has to show the object as it is `after` the write, before the service is decided
-        again."""
+        """Note that the watch has to show the object as it is `after` the write before the next decision about it."""
         meta = after["metadata"]
         version = str(meta["resourceVersion"])
         self._expectations.expect(key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"], version)

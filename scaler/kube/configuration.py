@@ -71,8 +71,7 @@ class Credentials:
         self._loaded_at = asyncio.get_running_loop().time()
 
     async def header(self) -> str:
-        """The Authorization header, "" for none. Never raises: with a stale token the server answers 401, which says
-        more."""
+        """The Authorization header, "" for none. Never raises: the server's answer 401 to a stale token says more."""
         loader, now = self._loader, asyncio.get_running_loop().time()
         ages = loader is None or loader.provider is not None or hasattr(loader, "exec_plugin_expiry")
         if ages and now >= self._loaded_at + TOKEN_LIFE:

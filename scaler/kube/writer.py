@@ -140,8 +140,7 @@ class Writer:
         return await self._send("list", self._api.list, resource, namespace, field_selector=f"metadata.name={name}")
 
     async def _existing(self, resource: Resource, namespace: str | None, body: Object, error: KubeError) -> Object:
-        """The existing object with the body's name, if it has the same controller. NotFoundError when there is no
-        object."""
+        """The existing object with the body's name, if the controller is the same. NotFoundError without an object."""
         name = body["metadata"]["name"]
         found = await self.get(resource, namespace, name)
         owner = controller_uid(body)
@@ -164,8 +163,7 @@ class Writer:
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
         propagation_policy: str = "",
     ) -> None:  # fmt: skip
-        """DELETE. Success also if the object is gone or terminating, or (given `uid`) the name belongs to another
-        object."""
+        """DELETE. Success also if the object is gone, terminating or (given `uid`) replaced by another of its name."""
         tries = 2
         while True:
             tries -= 1

@@ -111,8 +111,7 @@ class RankTableReconciler:
             self._tables.note_refusal(uid, "")
 
     def _due(self, name: Name, table_map: RankTableMap | None = None) -> tuple[RankTableMap, RankTable] | None:
-        """The ConfigMap and the table to write; None when the ConfigMap has the table already or must not be
-        changed."""
+        """The ConfigMap and the table to write; None when it has the table already or must not be changed."""
         table_map = table_map or self._newest(name)
         if table_map is None:
             return None

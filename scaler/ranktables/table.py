@@ -134,8 +134,7 @@ def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTa
 
 
 def layout_of(obj: Object) -> Layout:
-    """The layout that the job's hardware needs; if there is a schedule_policy, only it counts, as in Ascend
-    Operator."""
+    """The layout that the job's hardware needs; only schedule_policy counts if set, as in Ascend Operator."""
     specs = _pod_specs(obj)
     if any("huawei.com/npu" in amounts_of(container) for spec in specs for container in _containers(spec)):
         return Layout.V2_0

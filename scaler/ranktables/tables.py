@@ -45,8 +45,7 @@ class Tables:
         """Owner uid -> the API server's words when it refused the table."""
 
     def of(self, record: JobRecord) -> JobTable | None:
-        """The table of a job. None if the scaler writes none for this job, or while the job is invalid but its pods are
-        whole."""
+        """The table of a job. None for a job whose table is not ours, or while it is invalid but its pods are whole."""
         table_map = table_map_of(self.cache, record.namespace, record.name)
         if record.job.label_problem is Reason.NOT_SERVED or self._must_stay(record, table_map):
             return None

@@ -198,8 +198,7 @@ class StatusWriter:
         raise taken
 
     async def _delete(self, record: ElasticServiceRecord) -> None:
-        """Delete the object in the version that was seen: a number that a user sets at this moment prevents the
-        deletion."""
+        """Delete the object in the version that was seen: a number that a user sets at this moment prevents it."""
         await self._writer.delete(
             ELASTIC_SERVICES, record.namespace, record.name, uid=record.uid, resource_version=record.resource_version
         )

@@ -75,16 +75,14 @@ def repetition(existing: Object, now: float) -> dict[str, Any]:
 
 
 class Filter:
-    """The last event about each object, and how many more are allowed. Bounded: the oldest objects are forgotten
-    first."""
+    """The last event about each object, and how many more are allowed; bounded, the oldest are forgotten first."""
 
     BURST = 25
     REFILL = 60.0
 
     def __init__(self) -> None:
         self._histories: OrderedDict[Subject, tuple[str, float, float]] = OrderedDict()
-        """Object -> name and time of its last event that was not a repetition, and how many more were allowed at that
-        time."""
+        """Object -> name and time of its last event that was no repetition, and how many more were allowed then."""
 
     def objection(self, event: Event, now: float) -> str:
         """Why the event is not written now: "repeated" within REPEAT_AFTER of the same event, if that was the last

@@ -128,8 +128,7 @@ def already_says(job: Object, verdict: Verdict) -> bool:
 
 
 def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that changes `before` into `after` on the keys of `after`; keys only in nested `before` are
-    removed."""
+    """The merge patch from `before` to `after` on the keys of `after`; keys only in nested `before` are removed."""
     diff: dict[str, Any] = {}
     for key, value in after.items():
         old = before.get(key)

@@ -58,8 +58,7 @@ QueuedEvent = Callable[[], Event | None]
 
 
 class _Due(NamedTuple):
-    """One object to be written: how, and which one. `key` is a service, a rule or a ConfigMap, the uid of a job, or an
-    event."""
+    """One object to be written: how, and which one. `key`: a service, rule or ConfigMap, a job's uid, or an event."""
 
     write: Callable[[Any], Awaitable[None]]
     of: ServiceKey | Name | str | QueuedEvent
@@ -72,8 +71,7 @@ class _Due(NamedTuple):
 
 
 class Reporter:
-    """`writer` refuses to write without leadership. A `silent` reporter writes the last valid rules and nothing
-    else."""
+    """`writer` refuses to write without leadership. A `silent` reporter writes only the last valid rules."""
 
     def __init__(
         self, writer: Writer, statuses: StatusWriter, clock: Clock, metrics: Metrics, home: str = "default", *,

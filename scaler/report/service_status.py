@@ -37,8 +37,7 @@ AVAILABLE, COMPLETE, DEGRADED, RULE_VALID = "Available", "Complete", "Degraded",
 SCALING_LIMITED = "ScalingLimited"
 RESTING = "Resting"
 JOB_LABEL = "training.kubeflow.org/job-name"
-"""Label of every pod of an AscendJob, made by the scaler or by Ascend Operator; pods do not get the job's own
-labels."""
+"""Label of every pod of an AscendJob, ours or Ascend Operator's; pods do not get the job's own labels."""
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
@@ -267,8 +266,7 @@ def number_in_words(wanted: str) -> str:
 
 
 def scaling_limited(service: Service, plan: Plan) -> tuple[bool, Statement]:
-    """The condition ScalingLimited: `spec.replicas` is below the smallest ratio, so the smallest ratio counts
-    instead."""
+    """The condition ScalingLimited: `spec.replicas` is below the smallest ratio, so that ratio counts instead."""
     said = f"{number_in_words(wanted_of(service))}; {_what_follows(service, plan)}"
     if not service.replicas:
         return False, Statement("NoneWanted", said)

@@ -30,8 +30,7 @@ LONGEST_DELAY = 24 * 3600
 
 
 class RuleReading(msgspec.Struct, frozen=True):
-    """The content of a rule ConfigMap. `rule` is None when there is any error; lines count from the value's first
-    line."""
+    """The content of a rule ConfigMap. `rule` is None when there is any error; lines count within the value."""
 
     rule: Rule | None
     options: RuleOptions
@@ -55,8 +54,7 @@ def unread(size: int, annotations: Mapping[str, str]) -> RuleReading:
 
 
 def judge(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
-    """The result of the bare JSON: the rule, None when there is any error, and the findings in the order of the
-    text."""
+    """The rule of the bare JSON, None when there is any error, and the findings in the order of the text."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         return None, (_too_large(size),)

@@ -74,8 +74,7 @@ def advance(keys: Keys | None, name: str, now: float) -> Keys | None:
 
 
 def read(data: Mapping[str, bytes]) -> Keys | None:
-    """The keys from the decoded data of a Secret; None when they are incomplete or unreadable, or do not fit
-    together."""
+    """The keys from the decoded data of a Secret; None when they are incomplete, unreadable or no pairs."""
     try:
         shown = _pair(data, *SHOWN)
         coming = _pair(data, *COMING) if COMING[0] in data else None

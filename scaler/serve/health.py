@@ -34,6 +34,5 @@ class HealthState:
         ]
 
     def missing(self) -> list[str]:
-        """A sentence about each condition that does not hold; empty when ready. A standby with synced caches is
-        ready."""
+        """A sentence about each condition that does not hold; empty when ready, as a synced standby is."""
         return [f"waiting for {what}: {problem}" for what, problem in sorted(self._problems().items()) if problem]

@@ -175,8 +175,7 @@ def review_rule(request: _Request) -> Response:
 
 @_of_bytes
 def review_labels(request: _Request, groups_of: GroupsOf) -> Response:
-    """Warn about labels of a job, a workload or a pod that are incomplete, or name a group that is not in their
-    rule."""
+    """Warn about labels of a job, a workload or a pod that are incomplete, or name a group that their rule lacks."""
     obj = request.object
     if obj is None or request.sub_resource or at(obj, "metadata").get("deletionTimestamp"):
         return Response()
@@ -189,8 +188,7 @@ def review_labels(request: _Request, groups_of: GroupsOf) -> Response:
 
 
 def _status(answer: Response) -> dict[str, Any]:
-    """The Status of a refusal. With reason Invalid and causes, kubectl edit opens the file again and shows the
-    causes."""
+    """The Status of a refusal. With reason Invalid and causes, kubectl edit opens the file again and shows them."""
     lines = [f"{finding.code}: {finding}" for finding in answer.refusal[:MAX_SHOWN]]
     rest = len(answer.refusal) - len(lines)
     if rest:

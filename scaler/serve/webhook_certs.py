@@ -47,8 +47,7 @@ class ServerCertificate:
 
     def __init__(self) -> None:
         self.context: ssl.SSLContext | None = None
-        """The TLS context: a new one for each pair, because one in use is never changed. None before the first
-        `use`."""
+        """The TLS context, a new one for each pair: one in use is never changed. None before the first `use`."""
         self.pair: KeyPair | None = None
         """The pair in use."""
         self._problems = {"reading": "", "keeping": ""}
@@ -75,8 +74,7 @@ class ServerCertificate:
 
     @property
     def ends(self) -> float | None:
-        """The end of the certificate in use, in seconds since the epoch; None when there is none, or it is
-        unreadable."""
+        """The end of the certificate in use, in seconds since the epoch; None without a readable one."""
         try:
             return certificates.ends(self.pair) if self.pair else None
         except ValueError:
@@ -112,8 +110,7 @@ class ServerCertificate:
 
 
 class CertificateFiles(ServerCertificate):
-    """A certificate in files that another program renews, for example cert-manager; certificate and key may be one
-    file."""
+    """Files that another program renews, for example cert-manager; certificate and key may be one file."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         super().__init__()

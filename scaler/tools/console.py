@@ -38,8 +38,7 @@ class _Console(Console):
 
 
 def show(screen: Console, made: RenderableType, width: int = 0) -> None:
-    """Print `made`, without spaces at the ends of lines. `width`: a larger number of columns, 0 for that of the
-    screen."""
+    """Print `made`, without spaces at the ends of lines. `width`: more columns than the screen has, 0 for its own."""
     found: list[Segment] = []
     for line in screen.render_lines(made, screen.options.update(width=width or screen.width), pad=False):
         kept = list(Segment.simplify(line))

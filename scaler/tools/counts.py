@@ -47,8 +47,7 @@ class GroupDecision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TargetRatio(msgspec.Struct, frozen=True):
-    """`index` counts from 0 = the largest ratio, -1 = none: the service rests; `counts` has every group of the
-    rule."""
+    """`index` counts from 0 = the largest ratio, -1 = none: the service rests; `counts` has all groups of the rule."""
 
     index: int
     counts: dict[str, int]

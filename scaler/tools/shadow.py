@@ -1,5 +1,4 @@
-"""`scaler shadow`: runs the controller in mode shadow, with notes; or prints a report of the notes of such an
-install."""
+"""`scaler shadow`: runs the controller in mode shadow, with notes; or prints a report of such notes."""
 
 from __future__ import annotations
 

@@ -22,8 +22,7 @@ OPERATOR_NAME = "ascendjob-controller"
 """Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write chip annotations."""
 PORT_NAME, PORT = "ascendjob-port", 2222
 NOT_COPIED = (LAST_APPLIED, ROUNDS_ANNOTATION)
-"""Annotations of the job that its PodGroup does not get: kubectl's copy of the whole manifest, and the scaler's
-rounds."""
+"""Annotations of the job that its PodGroup does not get: kubectl's copy of the manifest, the scaler's rounds."""
 
 
 def pod_group(job: Job, obj: Object) -> Object:

@@ -181,8 +181,7 @@ def membership_of(pod: LabelledMetadata) -> Membership | None:
 
 
 def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
-    """A sentence about a pod that counts as an instance although it has an owner, or its annotations differ; "" if
-    not."""
+    """A sentence about a pod that is an instance by itself although it has an owner, or other annotations; else ""."""
     if (length := len(pod.annotations.get(INSTANCE, ""))) > LONGEST_NAME:
         most = f"{length} characters, more than {LONGEST_NAME}"
         return f"annotation {INSTANCE} of pod {pod.name} has {most}: it does not count"

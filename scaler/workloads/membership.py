@@ -36,8 +36,7 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     mortal: bool = False
     """The instance ends with its pods: pods that come later are another instance."""
     maker: str = ""
-    """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet); "" if there is
-    none."""
+    """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet), or ""."""
     revision: str = ""
     """Revision of the pod's template."""
     described_by: tuple[OwnerName, ...] = ()

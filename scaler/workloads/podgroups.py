@@ -35,8 +35,7 @@ _OF_THE_POD = re.compile(r"huawei\.com/(Ascend.*|kltDev|pod-status|npu)")
 
 
 def own_pod_group_name(instance: str, uid: str) -> str:
-    """The name of the PodGroup of an instance whose first pod has this uid: a new name each time the instance
-    starts."""
+    """The name of the PodGroup of an instance whose first pod has this uid: a new name at each start."""
     readable = re.sub(r"[^a-z0-9]+", "-", instance.lower()[:LONGEST_NAME]).strip("-")
     return f"{readable or 'instance'}-{sha256(uid.encode()).hexdigest()[:8]}"
 

@@ -19,8 +19,7 @@ from scaler.sim.actors.stand_in import RETRY, Key, StandIn, key_of
 
 
 class FaultActor(StandIn):
-    """`detection`: time from a fault to the deletion; `grace_over_time`: then pods that `grace` did not end are
-    forced."""
+    """Seconds: `detection` from a fault to the deletion, `grace_over_time` until pods that still exist are forced."""
 
     def __init__(self, api: KubeApi, clock: Clock, *, detection: float = 5.0, grace_over_time: float = 900.0) -> None:
         super().__init__(api, PODS, NODES, POD_GROUPS, CONFIG_MAPS)
@@ -89,8 +88,8 @@ class FaultActor(StandIn):
             await self.end(pod, grace=0 if force else None)
 
     async def _force_overdue(self) -> list[float]:
-        """End pods that `grace` did not end in time, in any phase of their PodGroup; returns seconds until the next are
-        due."""
+        """Force the end of pods that `grace` did not end, in any phase of their PodGroup; seconds until the next
+        ones."""
         now = self._clock.now()
         present = {objects.uid(pod): pod for pod in self.mirror.all(PODS)}
         self._evicted = {uid: due for uid, due in self._evicted.items() if uid in present}

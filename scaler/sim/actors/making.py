@@ -44,8 +44,7 @@ def body_of(
     resource: Resource, name: str, owner: Object, owner_resource: Resource, *,
     labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None, **rest: Any,
 ) -> Object:  # fmt: skip
-    """An object to create in the owner's namespace; a name that ends in `-` is a generateName. `rest`: spec and the
-    like."""
+    """An object to create in the owner's namespace; a name that ends in `-` is a generateName. `rest`: spec etc."""
     naming = {"generateName": name} if name.endswith("-") else {"name": name}
     metadata: Object = {
         **naming,

@@ -1,5 +1,4 @@
-"""Scheduler, operator and admission: what other components say about the instances. Reads a few objects; writes
-none."""
+"""Scheduler, operator and admission: the state of other components. Reads a few objects; writes none."""
 
 from __future__ import annotations
 

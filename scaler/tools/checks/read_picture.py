@@ -179,8 +179,7 @@ async def _leaders(api: KubeApi) -> Leaders:
 
 
 async def _beside(reader: _Reader, found: Picture) -> None:
-    """Read objects in a few other namespaces: those of Volcano's scheduler, and of the Services of webhooks about
-    pods."""
+    """Read in a few other namespaces: those of Volcano's scheduler, and of Services of webhooks about pods."""
     homes = {namespace_of(one) for one in found.deployments(VOLCANO)}
     served = {place.partition("/")[0] for place in served_by(found)}
     before = reader.unread.get(CONFIG_MAPS)

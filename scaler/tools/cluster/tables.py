@@ -70,8 +70,7 @@ class Style:
 
 
 def overview(views: Sequence[ServiceView], style: Style) -> RenderableType:
-    """One line for each service, the worst first, with why it is not complete; on a narrow screen the reasons are
-    below."""
+    """One line for each service, the worst first, with why it is not complete; if narrow, the reasons are below."""
     columns = _columns(style, limited=any(wanted(view) != "all" for view in views))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name, _ in columns:

@@ -165,8 +165,7 @@ class Cluster:
 
     @asynccontextmanager
     async def watched(self, resources: Iterable[Resource] = (), *, patience: float = PATIENCE) -> AsyncIterator[None]:
-        """Wait for the lists of all resources (or of `resources`), and keep them current inside. KubeError without an
-        answer."""
+        """Wait for the lists of all resources (or of `resources`); inside they are kept current. Raises KubeError."""
         self._watched = list(resources) or list(self.informers)
         chosen = [self.informers[resource] for resource in self._watched]
         async with asyncio.TaskGroup() as group:
@@ -192,8 +191,7 @@ class Cluster:
         return self.version != since
 
     async def settle(self) -> None:
-        """Make the first decisions, which read everything, before a caller waits for one: for 10,000 instances they
-        take seconds."""
+        """Make the first decisions, which take seconds for 10,000 instances, before a caller waits for one."""
         for key in [key for key in self.cache.service_keys() if self.cache.has_instances(key)]:
             self.state.service(key)
             await asyncio.sleep(0)

@@ -39,8 +39,7 @@ async def remove(api: KubeApi, found: Iterable[Found], namespace: str) -> dict[s
 
 
 async def until_gone(api: KubeApi, found: Sequence[Found], namespace: str, seconds: float) -> list[Found]:
-    """The objects that still exist after so many seconds, in their present version; with their former pods. Raises
-    KubeError."""
+    """The objects that still exist after so many seconds, as they are then, with their pods. Raises KubeError."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while True:

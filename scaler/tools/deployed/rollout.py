@@ -51,8 +51,7 @@ class Change(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """All changes in the order of their writes; `pruned` objects were made for the service and are no longer in the
-    file."""
+    """All changes in the order of their writes; `pruned`: made for the service, and no longer in the file."""
 
     changes: tuple[Change, ...]
     pruned: tuple[Found, ...]
@@ -67,8 +66,7 @@ class How(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The checked changes. `namespace`: the one that was created for them ({}: would be created), None if it
-    existed."""
+    """The checked changes. `namespace`: the one made for them ({}: would be made), None if it existed."""
 
     rollout: Rollout
     namespace: Object | None
@@ -186,8 +184,7 @@ async def _unmade(api: KubeApi, namespace: Object | None, tell: Tell) -> None:
 
 
 async def carry_out(api: KubeApi, made: Prepared, namespace: str, tell: Tell, how: How) -> None:
-    """Write the changes. On a refusal or an interruption all of them are undone, and DeployError says why and what is
-    left."""
+    """Write the changes. A refusal or an interruption undoes all; DeployError says why and what is left."""
     tried: list[Change] = []
     if made.namespace:
         tell(f"Namespace {namespace}: created")

@@ -28,8 +28,7 @@ class Service(NamedTuple):
     platform: str
     """`ome`, `aibrix` or `mindie-motor`."""
     objects: tuple[Object, ...]
-    """In the order of their writes, each with apiVersion, kind, metadata.name and, unless cluster-scoped, its
-    namespace."""
+    """In the order of their writes, each with apiVersion, kind, metadata.name and its namespace, if any."""
 
 
 def read_service(text: str | bytes, *, framework: str | None = None) -> Service:

@@ -136,8 +136,7 @@ class Leaving:
         return found
 
     async def let_nodes_be_drained(self) -> None:
-        """Delete the budgets that refuse evictions of minimums. A budget that may not be deleted is listed as left
-        over."""
+        """Delete the budgets that refuse evictions of minimums. Without the right they are listed as left over."""
         for one in await budgets(self._api, self._install):
             namespace, name = one["metadata"]["namespace"], one["metadata"]["name"]
             with suppress(NotFoundError, ForbiddenError):

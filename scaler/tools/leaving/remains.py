@@ -123,8 +123,7 @@ async def _without_helm(api: KubeApi, install: Install) -> AsyncIterator[str]:
 
 
 async def _services(api: KubeApi, install: Install) -> AsyncIterator[str]:
-    """The commands for ElasticServices: the last install also deletes the definition, and all ElasticServices with
-    it."""
+    """The commands for ElasticServices: the last install also deletes the definition, and so all of them."""
     if not install.others:
         try:
             await api.get(CUSTOM_RESOURCE_DEFINITIONS, None, _DEFINITION)

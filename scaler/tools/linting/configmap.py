@@ -30,8 +30,7 @@ class RuleMap(msgspec.Struct, frozen=True):
 
 
 def is_rule_map(found: Object, *, wanted: bool) -> bool:
-    """Whether a ConfigMap or Secret is checked: it has the key, or nearly; a job names it; or the user named it
-    alone."""
+    """Whether a ConfigMap or Secret is checked: it has the key, or nearly; a job names it; or only it was named."""
     names = _names(found, "data") + _names(found, "binaryData") + _names(found, "stringData")
     near = any(difflib.get_close_matches(name, [RULE_KEY], cutoff=0.9) for name in names)
     return near or wanted or found.alone

@@ -99,8 +99,7 @@ def _forgotten(found: Object, known: list[Role], named: list[Role], rules: Rules
 
 
 def place_faults(found: Object, path: Path, what: str, rules: Rules, *, moved: str = "") -> Iterator[Finding]:
-    """Findings about the labels at `path`; `moved` is the rule's name in the annotation where admission has moved
-    it."""
+    """Findings about the labels at `path`; `moved`: the rule's name in the annotation to which admission moved it."""
     labels = labels_at(found, path)
     labels = {RULE_LABEL: moved, **labels} if moved else labels
     yield from (_at(path, fault) for fault in all_label_faults(labels, what))

@@ -54,8 +54,7 @@ class Board:
             self._dirty.add(name)
 
     def look(self, *, decide: bool) -> None:
-        """Take over the changes. `decide`: the whole cluster is seen, so services without an ElasticService are shown,
-        too."""
+        """Take over the changes. `decide`: the whole cluster is seen, so services without ElasticService are shown."""
         dirty, self._dirty = self._dirty, set()
         for name in dirty:
             self._look_at(name)

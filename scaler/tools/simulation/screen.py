@@ -43,8 +43,7 @@ _PER_SECOND = 0.03  # seconds of real time per second of the simulation
 
 
 class Screen:
-    """Gets events (`tell`) and shows them. `paced` waits between them; `live` adds colours and a board, which need a
-    terminal."""
+    """Gets events (`tell`) and shows them. `paced` waits between them; `live` has colours and a board (a terminal)."""
 
     def __init__(self, out: TextIO, timeline: Timeline, *, live: bool, paced: bool) -> None:
         self._out = out
