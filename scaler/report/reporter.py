@@ -341,6 +341,8 @@ class Reporter:
             await write_status(self._writer, job, patch)
 
     async def _write_event(self, queued: QueuedEvent) -> None:
+        if queued not in self._events:
+            return  # it could not be made the first time
         event = self._events.pop(queued)
         if event is None:
             event = queued()

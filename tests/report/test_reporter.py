@@ -23,6 +23,7 @@ from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report.elastic_services import StatusWriter
+from scaler.report.events import EventWriter
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE, Reporter
 from scaler.report.service_reports import RuleKey, ServiceReport
@@ -417,3 +418,11 @@ async def test_what_was_never_reported_differs_and_what_is_gone_differs_again(on
     assert differs() == (False, False)
     on.reporter.service_gone(COLD.key)
     assert differs() == (True, True)
+
+
+@on_stage("p0")
+async def test_an_event_that_cannot_be_made_is_given_up(on: Stage) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventWriter, "passes", lambda *_: 1 / 0)
+        await on.note(service("1P", "p0 Running"))
+    assert [line["what"] for line in on.lines if line["event"] == "report failed"] == ["event p0"]
