@@ -47,6 +47,7 @@ async def run_in(there: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[
             task.cancel()
 
     ended = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(begin(), there))
+    ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # a cancelled caller does not ask for it
     try:
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
