@@ -85,7 +85,7 @@ def observe_state(
         after = InstanceMemory(restarts=memory.restarts, ran=True)
         return memory if after == memory else after
     broken_since = (memory.broken_since or now) if state is State.BROKEN else 0.0
-    lost_slot = memory.broken_since > 0 and now - memory.broken_since >= policy.broken_grace
+    lost_slot = broken_since > 0 and now - broken_since >= policy.broken_grace
     was_never_of_use = is_of_no_use(instance, memory, now, policy) or (lost_slot and not memory.ran)
     released = state not in (State.HELD, State.TERMINATING, State.FINISHED)
     after = msgspec.structs.replace(

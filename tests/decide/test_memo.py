@@ -152,6 +152,16 @@ def test_what_is_remembered_of_an_instance_that_is_gone_is_forgotten_when_its_pa
         now = msgspec.structs.replace(now, memory=made.memory)
 
 
+def test_a_broken_instance_without_grace_is_remembered_the_same_with_a_memo() -> None:
+    crashing = on_nodes("1P1D", "p0@a a0?, d0@a a1?", name="a")
+    now = world(crashing, nodes=NODES, policy=Policy(broken_grace=0.0))
+    memo = Memo()
+    for _ in range(3):
+        made = decide(now, memo)
+        assert made == decide(now)
+        now = msgspec.structs.replace(now, now=now.now + 1, memory=made.memory)
+
+
 def test_a_decision_that_fails_leaves_nothing_behind() -> None:
     good = world(on_nodes("1P1D", "p0@a -, d0@a -", name="a"), nodes=NODES)
     bad = msgspec.structs.replace(good, nodes=nodes_for("b:8"), services=(None,))
