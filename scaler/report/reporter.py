@@ -7,6 +7,7 @@ One Reporter per process; what an earlier leader wrote is read from the cluster,
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -58,10 +59,11 @@ QueuedEvent = Callable[[], Event | None]
 
 
 class _Due(NamedTuple):
-    """One object to be written: how, and which one. `key`: a service, rule or ConfigMap, a job's uid, or an event."""
+    """One object to be written: how, and which one: a service, rule or ConfigMap, a job's uid, or the number of an
+    event."""
 
     write: Callable[[Any], Awaitable[None]]
-    of: ServiceKey | Name | str | QueuedEvent
+    of: ServiceKey | Name | str | int
     namespace: str
     name: str = ""
     """Name of the job, or of the object that the event is about, for people."""
@@ -94,8 +96,10 @@ class Reporter:
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
         self._instances: dict[str, tuple[ServiceReport, Verdict]] = {}
         """uid -> the last report about the instance."""
-        self._events: dict[QueuedEvent, Event | None] = {}
-        """Events that wait; their text is made at the first attempt to write them."""
+        self._events: dict[int, QueuedEvent | Event] = {}
+        """Number -> an event that waits, made at the first attempt to write it. The outbox remembers for a while what
+        was written: a number, and not the plan that an event is made of."""
+        self._numbers = itertools.count()
         self._running = False
 
     async def run(self) -> None:
@@ -257,8 +261,9 @@ class Reporter:
         if len(self._events) >= MAX_EVENTS_WAITING:
             self._metrics.report_dropped("event", "overflow")
             return
-        self._events[queued] = None
-        self._outbox.mark(_Due(self._write_event, queued, about.namespace, about.name), delay=delay)
+        number = next(self._numbers)
+        self._events[number] = queued
+        self._outbox.mark(_Due(self._write_event, number, about.namespace, about.name), delay=delay)
 
     def _report(self, key: ServiceKey) -> ServiceReport | None:
         return self._services.get(RuleKey(key.namespace, key.rule), {}).get(key)
@@ -340,17 +345,14 @@ class Reporter:
         if patch is not None:
             await write_status(self._writer, job, patch)
 
-    async def _write_event(self, queued: QueuedEvent) -> None:
-        if queued not in self._events:
-            return  # it could not be made the first time
-        event = self._events.pop(queued)
-        if event is None:
-            event = queued()
-            if event is None or not self._event_writer.passes(event):
-                return
-        self._events[queued] = event
+    async def _write_event(self, number: int) -> None:
+        queued = self._events.pop(number, None)  # None for one that could not be made the first time
+        event = queued() if callable(queued) else queued
+        if event is None or (callable(queued) and not self._event_writer.passes(event)):
+            return
+        self._events[number] = event
         await self._event_writer.write(event)
-        del self._events[queued]
+        del self._events[number]
 
 
 def _stated(report: ServiceReport) -> tuple[object, ...]:

@@ -4,6 +4,7 @@ left alone."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import random
 from collections.abc import Awaitable, Callable
@@ -426,3 +427,11 @@ async def test_an_event_that_cannot_be_made_is_given_up(on: Stage) -> None:
         patch.setattr(EventWriter, "passes", lambda *_: 1 / 0)
         await on.note(service("1P", "p0 Running"))
     assert [line["what"] for line in on.lines if line["event"] == "report failed"] == ["event p0"]
+
+
+@on_stage("p0")
+async def test_an_event_that_was_written_keeps_no_plan(on: Stage) -> None:
+    first = on.report(service("1P", "p0 Held"))
+    await on.note(first, service("1P", "p0 Running"))
+    assert {("p0", "WaitingForScheduler"), ("p0", "Running")} <= set(on.events)
+    assert gc.get_referrers(first.plan) == []
