@@ -81,7 +81,7 @@ class Notes(Protocol):
         """Called instead of acting; returns the memory for the next decision."""
 
     async def load(self, app: App) -> None:
-        """Called at the begin of a term of leadership. Raises KubeError."""
+        """Called when a term of leadership begins. Raises KubeError."""
 
     async def run(self) -> None:
         """Store the notes, until cancelled."""

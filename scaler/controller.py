@@ -20,7 +20,7 @@ import structlog
 
 from scaler.clock import Clock, Slices
 from scaler.decide.alone import why_not_decided
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.memory import Memory, refuse
 from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
 from scaler.execute.executor import Executor, outcome_line, plan_line
@@ -76,7 +76,7 @@ class Controller:
     def __post_init__(self) -> None:
         self._cache = self.state.cache
         self._memory = Memory()
-        self._memo = Memo()
+        self._decision_cache = DecisionCache()
         self._failures = 0
         """Failed decisions in a row, each because of a bug."""
         self._unreported: set[ServiceKey] = set()
@@ -232,12 +232,12 @@ class Controller:
         """The decision; a bug in it is logged and retried with growing pauses; /snapshots/world has its input."""
         try:
             with no_collection():
-                decision = decide(world, self._memo)
+                decision = decide(world, self._decision_cache)
         except Exception:
             delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures, 32), LAST_BACKOFF)
             self._failures += 1
             self.metrics.decisions_failed.inc()
-            self._memo = Memo()
+            self._decision_cache = DecisionCache()
             nodes = len(world.nodes.nodes) if world.nodes is not None else 0
             # Not as an exception: with the locals of every frame, printing a world of thousands takes seconds.
             of = {"services": len(world.services), "nodes": nodes}

@@ -9,7 +9,7 @@ import pytest
 from scaler import controller
 from scaler.app import App, run_controller
 from scaler.clock import Clock
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.world import Decision, World
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from scaler.kube.errors import ForbiddenError
@@ -69,10 +69,10 @@ def test_a_cluster_without_volcano_and_ascend_jobs_gets_ready() -> None:
 def test_what_an_operator_watches_is_in_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     failing = [True]
 
-    def decided(world: World, memo: Memo) -> Decision:
+    def decided(world: World, cache: DecisionCache) -> Decision:
         if failing[0]:
             raise ZeroDivisionError
-        return decide(world, memo)
+        return decide(world, cache)
 
     monkeypatch.setattr(controller, "decide", decided)
 

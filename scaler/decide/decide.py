@@ -2,7 +2,7 @@
 
     demand of each service -> arbitration between services -> one plan for each service, and the next memory
 
-The same world gives the same decision, byte for byte. A `Memo` saves time only.
+The same world gives the same decision, byte for byte. A `DecisionCache` saves time only.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from scaler.decide.reservations import Sources
 from scaler.decide.world import NOBODY, Decision, Plan, ServiceKey, Tally, World
 
 
-class Memo:
-    """What one decision keeps to save time in the next. Without a memo the decision is the same."""
+class DecisionCache:
+    """What one decision keeps to save time in the next. Without a cache the decision is the same."""
 
     def __init__(self) -> None:
         self.demands: Demands | None = None
@@ -38,14 +38,14 @@ class Memo:
         """Services that are not weighed for a while, because arbitration failed with them."""
 
 
-def decide(world: World, memo: Memo | None = None) -> Decision:
+def decide(world: World, cache: DecisionCache | None = None) -> Decision:
     """What to do about every service of the world, and what to remember for the next decision."""
-    memo = memo or Memo()
-    demands, memo.demands = memo.demands, None  # a decision that fails leaves no demands behind
+    cache = cache or DecisionCache()
+    demands, cache.demands = cache.demands, None  # a decision that fails leaves no demands behind
     if demands is None or not demands.holds_in(world):
-        demands, memo.parts = Demands(world), {}
-    made = _Pass(world, memo, demands).decide()
-    memo.demands = demands
+        demands, cache.parts = Demands(world), {}
+    made = _Pass(world, cache, demands).decide()
+    cache.demands = demands
     return made
 
 
@@ -68,9 +68,9 @@ class _Part(msgspec.Struct, eq=False):
 class _Pass:
     """The working state of one decision."""
 
-    def __init__(self, world: World, memo: Memo, demands: Demands) -> None:
-        self.world, self.memo, self.demands = world, memo, demands
-        memo.undecided = {key: one for key, one in memo.undecided.items() if world.now < one.until}
+    def __init__(self, world: World, cache: DecisionCache, demands: Demands) -> None:
+        self.world, self.cache, self.demands = world, cache, demands
+        cache.undecided = {key: one for key, one in cache.undecided.items() if world.now < one.until}
         changed, came_or_went = demands.follow(world)
         self.changed = set(changed)
         self.drafts: dict[int, Draft] = {}
@@ -78,13 +78,13 @@ class _Pass:
         self.undecided: dict[int, NotDecided] = {at: failed for at in changed if (failed := demands.all[at].failed)}
         """Services that get a plan without actions, because deciding failed."""
         nodes = (world.nodes if demands.weighs else None) or Nodes()
-        self.node_index = memo.node_index = memo.node_index.after(nodes)
-        known, counts, index = memo.neighbours, demands.service_counts, self.node_index
+        self.node_index = cache.node_index = cache.node_index.after(nodes)
+        known, counts, index = cache.neighbours, demands.service_counts, self.node_index
         if known is None or known.service_counts != counts or known.node_classes != index.classes:
-            known, memo.parts = Neighbours(counts, index), {}
+            known, cache.parts = Neighbours(counts, index), {}
         elif came_or_went or index.changed is None:
-            memo.parts = {}
-        self.neighbours = memo.neighbours = known
+            cache.parts = {}
+        self.neighbours = cache.neighbours = known
         probed = (demands.all[at].demand.memory for at in demands.probed)
         self.probing = any(turn.is_probing(memory, self.world) for memory in probed)
         assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
@@ -94,7 +94,7 @@ class _Pass:
 
     def decide(self) -> Decision:
         world, demands = self.world, self.demands
-        parts = self.memo.parts = self._arbitrated()
+        parts = self.cache.parts = self._arbitrated()
         for at in self.changed:
             if not demands.all[at].weighed:
                 self._decide_alone(at)
@@ -121,7 +121,7 @@ class _Pass:
     def _plans(self) -> tuple[Plan, ...]:
         """The plans of all services; an unchanged plan is the same object as before."""
         drafted = self.demands.drafted
-        unchanged = {at for part in self.memo.parts.values() for at in (*part.drafts, *part.undecided)}
+        unchanged = {at for part in self.cache.parts.values() for at in (*part.drafts, *part.undecided)}
         for at in {*self.changed, *self.drafts, *self.undecided, *(drafted - unchanged)}:
             known, draft = self.demands.all[at], self.drafts.get(at)
             plan_inputs: object = draft.plan_inputs if draft is not None and any(draft.plan_inputs) else None
@@ -156,7 +156,7 @@ class _Pass:
         touched |= {of_class[one] for one in self.node_index.changed or () if one in of_class}
         parts = {}
         for number, active in self._by_part(sorted(self.demands.active)).items():
-            part = self.memo.parts.get(number)
+            part = self.cache.parts.get(number)
             if part is None or number in touched or not self._holds(part):
                 part = self._arbitrate_most(number, active)
                 self.drafts |= part.drafts
@@ -184,7 +184,7 @@ class _Pass:
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
         """Arbitrate a part without the services at which arbitration fails. If these are many, without any service."""
-        known, before = self.demands.all, self.memo.undecided
+        known, before = self.demands.all, self.cache.undecided
         positions = self._positions[number] if before else []
         found = {at: before[key] for at in positions if (key := known[at].demand.service.key) in before}
         self.undecided |= found

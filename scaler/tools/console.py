@@ -15,7 +15,7 @@ USUAL_WIDTH = 120
 """Columns, without a terminal and without COLUMNS."""
 LEAST_WIDTH = 60
 _NOT_KNOWN = 10**10
-"""Seconds: a larger age means that the begin is unknown."""
+"""Seconds: a larger age means that the start is unknown."""
 _UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s"))
 
 

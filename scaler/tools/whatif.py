@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.explain import words
 from scaler.decide.memory import Memory
 from scaler.decide.node_classes import NodeIndex
@@ -132,12 +132,12 @@ def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
     """The result of all these services; earlier ones count as older."""
     found = sorted((_Service(asked, age) for age, asked in enumerate(services, start=1)), key=lambda one: one.asked.key)
     ground = Ground(_known(nodes, found))
-    memory, memo = Memory(), Memo()
+    memory, cache = Memory(), DecisionCache()
     for number in range(1, MOST_PASSES):
         world = World(
             number * TICK, tuple(one.service() for one in found), ground.nodes(), memory=memory, policy=POLICY
         )
-        made = decide(world, memo)
+        made = decide(world, cache)
         memory = made.memory
         changed = [one.follow(share) for one, share in zip(found, made.plans, strict=True)]
         for one in found:

@@ -3,8 +3,8 @@ a waiting minimum and 800 with scale-ups waiting; and 10,000 services at rest of
 
     python -m tests.bench.bench_decide
 
-Milliseconds of CPU. `event`: a pod of one service changed since the last decision, the memo is kept. `rest`: nothing
-changed. `cold`: without a memo. Also: the answers of `scaler plan --cases`.
+Milliseconds of CPU. `event`: a pod of one service changed since the last decision, the cache is kept. `rest`: nothing
+changed. `cold`: without a cache. Also: the answers of `scaler plan --cases`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import msgspec
 
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.nodes import Node, NodeClass, Nodes, PodRequest, Requirement, Where
 from scaler.decide.world import Instance, Service, ServiceKey, State, World
 from scaler.tools.counts import Case
@@ -125,23 +125,23 @@ def changed(world: World, number: int) -> World:
 
 def events(world: World, step: int) -> Iterator[float]:
     """Milliseconds of each decision when one pod event after the other changes one service."""
-    memo = Memo()
-    made = decide(world, memo)
+    cache = DecisionCache()
+    made = decide(world, cache)
     gc.freeze()
     for number in range(EVENTS):
         world = msgspec.structs.replace(changed(world, number * step), memory=made.memory, now=world.now + 0.005)
         start = time.process_time()
-        made = decide(world, memo)
+        made = decide(world, cache)
         yield (time.process_time() - start) * 1e3
 
 
 def at_rest(world: World) -> Iterator[float]:
-    memo = Memo()
-    made = decide(world, memo)
+    cache = DecisionCache()
+    made = decide(world, cache)
     for _ in range(EVENTS // 5):
         world = msgspec.structs.replace(world, memory=made.memory, now=world.now + 0.005)
         start = time.process_time()
-        made = decide(world, memo)
+        made = decide(world, cache)
         yield (time.process_time() - start) * 1e3
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from scaler.app import App
 from scaler.clock import Clock
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.world import Decision, Service, ServiceKey, State, World
 from scaler.garbage import no_collection, what_stays_spared
 from scaler.kube.api import ASCEND_JOBS
@@ -79,12 +79,12 @@ def first_decisions(number: int) -> None:
     for what, made in (("at rest", resting(number)), ("that wait for their minimum", waiting(number))):
         started, cpu = time.perf_counter(), time.process_time()
         with no_collection():  # as the controller does
-            first = decide(made, memo := Memo())
+            first = decide(made, cache := DecisionCache())
         took, used = time.perf_counter() - started, time.process_time() - cpu
         later = msgspec.structs.replace(made, memory=first.memory, now=made.now + 1)
         started = time.process_time()
         with no_collection():
-            decide(later, memo)
+            decide(later, cache)
         again = time.process_time() - started
         print(f"first decision, {number} services {what}: {took:.2f} s ({used:.2f} s of CPU), the next {again:.2f} s")
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy
 from scaler.informers.cache import Cache
@@ -57,7 +57,7 @@ class Cluster:
         self.changes.subscribe(InstanceChanged, self.note)
         self.builder = WorldBuilder(self.state, Policy(), alone=lambda: "")
         self.dirty: set[Any] = set()
-        self.memory, self.decided = Memory(), Memo()
+        self.memory, self.decided = Memory(), DecisionCache()
         self.version = 0
 
     def note(self, change: InstanceChanged) -> None:

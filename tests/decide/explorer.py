@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.invariants import violations
 from scaler.decide.memory import Memory
 from scaler.decide.world import Decision
@@ -80,7 +80,7 @@ class Explorer:
     ) -> None:
         self.of, self.prompt = of, prompt
         self.most, self.seconds = most, seconds
-        self.memo = Memo() if cached else None
+        self.cache = DecisionCache() if cached else None
         self.states: list[State] = []
         self.parents: list[tuple[int, tuple[str, ...]] | None] = []
         self.edges: list[list[Edge]] = []
@@ -133,7 +133,7 @@ class Explorer:
         if made is None:
             world = view(self.of, s)
             made = self._decisions[key] = decide(world)
-            if self.memo is not None and decide(world, self.memo) != made:
+            if self.cache is not None and decide(world, self.cache) != made:
                 self._bad("a cache changes the answer", self.numbers.get(self._key(s), 0))
         return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.invariants import violations
 from scaler.decide.world import Admit, Decision, Evict, Preempt, Revoke
 from tests.decide import safety
@@ -117,7 +117,7 @@ def test_no_decision_breaks_what_must_always_hold(drawn: tuple[Shape, State]) ->
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(small_worlds(), min_size=2, max_size=4))
-def test_a_memo_of_other_worlds_changes_no_answer(drawn: list[tuple[Shape, State]]) -> None:
-    memo = Memo()
+def test_a_cache_of_other_worlds_changes_no_answer(drawn: list[tuple[Shape, State]]) -> None:
+    cache = DecisionCache()
     for of, s in drawn:
-        assert decide(view(of, s), memo) == decide(view(of, s))
+        assert decide(view(of, s), cache) == decide(view(of, s))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from tests.builders import on_nodes, world
 
 RESTS = on_nodes("2P1D > 1P1D", "p0 a0, p1 a1, d0 a2", name="a")
@@ -14,11 +14,11 @@ LATER = on_nodes("2P1D > 1P1D", "p0 a3, p1 -, d0 a4*", name="b")
 
 
 def test_the_plan_of_a_service_that_did_not_change_is_the_same_object() -> None:
-    memo = Memo()
+    cache = DecisionCache()
     seen = world(RESTS, CHANGES, nodes="a:8x5")
-    first = decide(seen, memo)
-    second = decide(msgspec.structs.replace(seen, memory=first.memory, now=seen.now + 1), memo)
-    third = decide(msgspec.structs.replace(seen, services=(RESTS, LATER), memory=second.memory), memo)
+    first = decide(seen, cache)
+    second = decide(msgspec.structs.replace(seen, memory=first.memory, now=seen.now + 1), cache)
+    third = decide(msgspec.structs.replace(seen, services=(RESTS, LATER), memory=second.memory), cache)
     assert third.plans[0] is second.plans[0]
     assert third.plans[1] is not second.plans[1]
 
@@ -26,9 +26,9 @@ def test_the_plan_of_a_service_that_did_not_change_is_the_same_object() -> None:
 def test_what_is_remembered_of_a_service_alone_is_no_reason_to_look_at_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    memo = Memo()
+    cache = DecisionCache()
     seen = world(RESTS, CHANGES, nodes="a:8x5")
-    first = decide(seen, memo)
+    first = decide(seen, cache)
     monkeypatch.setattr("scaler.decide.demands.Demand", lambda *_: pytest.fail("looked at again"))
     assert first.memory is not seen.memory
-    decide(msgspec.structs.replace(seen, memory=first.memory), memo)
+    decide(msgspec.structs.replace(seen, memory=first.memory), cache)

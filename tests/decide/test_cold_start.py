@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from tests.builders import NOW
 from tests.decide.facts import Facts
 from tests.decide.liveness import serving
@@ -63,7 +63,7 @@ def drawn(seed: int, *, gates: bool) -> Start:
 
 def when_they_serve(start: Start, *, alone: bool) -> list[int]:
     """Seconds until one service serves, two, three; sessions come at an odd moment."""
-    of, s, dice, memo = start.of, initial(start.of), random.Random(start.seed), Memo()
+    of, s, dice, cache = start.of, initial(start.of), random.Random(start.seed), DecisionCache()
     first, bound_at, last_bind, times = dice.randint(1, SESSION), dict[int, int](), 0.0, list[int]()
     for time in range(first + SESSIONS * SESSION):
         before = s
@@ -75,7 +75,7 @@ def when_they_serve(start: Start, *, alone: bool) -> list[int]:
         s = running(start, s, {n for n, at in bound_at.items() if time - at >= start.starting[n]}, time)
         while s is not before or not time:
             world = msgspec.structs.replace(view(of, s), now=NOW + time, last_bind=last_bind, alone=alone)
-            before, s = s, act(of, s, decide(world, memo))
+            before, s = s, act(of, s, decide(world, cache))
             if before.insts == s.insts:
                 break
         count = serving(of, s)

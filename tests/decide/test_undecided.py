@@ -10,7 +10,7 @@ import pytest
 
 from scaler.decide.alone import PAUSE, decide_alone, why_not_decided
 from scaler.decide.arbitration import Arbitration
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.demand import Demand
 from scaler.decide.plan import plan_of
 from scaler.decide.world import Decision, ServiceKey, World
@@ -76,14 +76,14 @@ def test_all_others_are_decided_about(monkeypatch: pytest.MonkeyPatch, fault: Ca
 
 @pytest.mark.parametrize("fault", [in_a_look, in_the_weighing])
 def test_it_is_tried_again_after_a_pause(monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]) -> None:
-    memo, start = Memo(), five()
+    cache, start = DecisionCache(), five()
     with monkeypatch.context() as patch:
         fault(patch)
-        made = decide(start, memo)
+        made = decide(start, cache)
         assert start.now < made.recheck_at <= start.now + PAUSE
-    soon = decide(msgspec.structs.replace(start, memory=made.memory, now=start.now + 1), memo)
+    soon = decide(msgspec.structs.replace(start, memory=made.memory, now=start.now + 1), cache)
     assert undecided(soon) == {"bad"}
-    later = decide(msgspec.structs.replace(start, memory=soon.memory, now=start.now + PAUSE), memo)
+    later = decide(msgspec.structs.replace(start, memory=soon.memory, now=start.now + PAUSE), cache)
     assert undecided(later) == set()
 
 

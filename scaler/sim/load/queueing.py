@@ -68,7 +68,7 @@ def step(flow: Flow, capacity: Capacity, arriving: float, seconds: float, *, bro
     """The flow `seconds` later. `arriving` requests come first, and the share `broken` of the decoding requests is
     lost.
 
-    `seconds` should be far below `capacity.answer`: the rate of finished requests is that of the begin of the step.
+    `seconds` should be far below `capacity.answer`: the rate of finished requests is that at the start of the step.
     """
     now = flow.at + seconds
     decoding = flow.decoding * (1.0 - broken)

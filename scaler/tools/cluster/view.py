@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from scaler.clock import Clock, seconds_of
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.memory import Memory
 from scaler.decide.world import Decision, Plan, Policy, Service, ServiceKey, World
 from scaler.informers.cache import Cache
@@ -124,7 +124,7 @@ class Cluster:
         self._changed = asyncio.Event()
         self._dirty: set[ServiceKey] = set()
         self._builder = WorldBuilder(self.state, Policy(), alone=self.why_alone)
-        self._decided, self._memory = Memo(), Memory()
+        self._decided, self._memory = DecisionCache(), Memory()
         self._last: tuple[int, World, Decision] | None = None
         self._subscribe(changes)
 

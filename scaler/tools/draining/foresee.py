@@ -12,7 +12,7 @@ from collections.abc import Iterable, Set
 
 import msgspec
 
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.explain import words
 from scaler.decide.node_classes import NodeIndex
 from scaler.decide.nodes import Nodes
@@ -145,14 +145,14 @@ def foresee(world: World, decision: Decision, nodes: Set[str]) -> list[Fate]:
     for one in found:
         for ended in one.ends:
             leave(ground, tuple(seat for seat in ended.seats if seat[0] not in nodes))
-    memory, memo = decision.memory, Memo()
+    memory, cache = decision.memory, DecisionCache()
     for number in range(1, MOST_PASSES):
         made = decide(
             msgspec.structs.replace(
                 world, now=world.now + number * TICK, services=tuple(one.seen() for one in found),
                 nodes=None if world.nodes is None else ground.nodes(), memory=memory,
             ),
-            memo,
+            cache,
         )  # fmt: skip
         memory = made.memory
         changed = [one.follow(plan, ground) for one, plan in zip(found, made.plans, strict=True)]

@@ -1,4 +1,4 @@
-"""A memo saves time only: whatever happens between two decisions, the next one is the same without it."""
+"""A cache saves time only: whatever happens between two decisions, the next one is the same without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from scaler.decide.decide import Memo, decide
+from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory
 from scaler.decide.nodes import Node
 from scaler.decide.world import Policy, Preempt, Service, World
@@ -115,15 +115,15 @@ def other_node(node: Node, how: int) -> Node:
 
 @settings(max_examples=150, deadline=None)
 @given(histories())
-def test_whatever_happens_the_next_decision_is_the_same_without_a_memo(history: History) -> None:
+def test_whatever_happens_the_next_decision_is_the_same_without_a_cache(history: History) -> None:
     sources, changes = history.sources, history.changes
-    memo, now = Memo(), sources[0]
-    made = decide(now, memo)
+    cache, now = DecisionCache(), sources[0]
+    made = decide(now, cache)
     assert made == decide(now)
     for change in changes:
         remembered = now.memory if change[2] == 7 else made.memory
         now = after(msgspec.structs.replace(now, memory=remembered), change, sources)
-        made, alone = decide(now, memo), decide(now)
+        made, alone = decide(now, cache), decide(now)
         note(f"{change}")
         assert made == alone
         assert msgspec.json.encode(made) == msgspec.json.encode(alone)
@@ -131,9 +131,9 @@ def test_whatever_happens_the_next_decision_is_the_same_without_a_memo(history: 
 
 def test_what_nobody_changed_is_the_same_plan() -> None:
     many = world(*(on_nodes("1P1D", "p0@a a0, d0@a a1", name=name) for name in NAMES), nodes=NODES)
-    memo = Memo()
-    first = decide(many, memo)
-    again = decide(msgspec.structs.replace(many, memory=first.memory, now=NOW + 1), memo)
+    cache = DecisionCache()
+    first = decide(many, cache)
+    again = decide(msgspec.structs.replace(many, memory=first.memory, now=NOW + 1), cache)
     assert all(one is other for one, other in zip(first.plans, again.plans, strict=True))
     assert again.memory is first.memory
 
@@ -143,21 +143,21 @@ def test_what_is_remembered_of_an_instance_that_is_gone_is_forgotten_when_its_pa
     seen = decide(one).memory.services["default/rule/a"].instances
     gone = InstanceMemory(restarts=0, failures=1, backoff_until=NOW + 5)
     now = msgspec.structs.replace(one, memory=Memory({"default/rule/a": ServiceMemory({**seen, "gone": gone})}))
-    memo = Memo()
+    cache = DecisionCache()
     for later in (0, 1, 4, 6):
         now = msgspec.structs.replace(now, now=NOW + later)
-        made = decide(now, memo)
+        made = decide(now, cache)
         assert made == decide(now)
         assert ("gone" in made.memory.services["default/rule/a"].instances) is (later < 5)
         now = msgspec.structs.replace(now, memory=made.memory)
 
 
-def test_a_broken_instance_without_grace_is_remembered_the_same_with_a_memo() -> None:
+def test_a_broken_instance_without_grace_is_remembered_the_same_with_a_cache() -> None:
     crashing = on_nodes("1P1D", "p0@a a0?, d0@a a1?", name="a")
     now = world(crashing, nodes=NODES, policy=Policy(broken_grace=0.0))
-    memo = Memo()
+    cache = DecisionCache()
     for _ in range(3):
-        made = decide(now, memo)
+        made = decide(now, cache)
         assert made == decide(now)
         now = msgspec.structs.replace(now, now=now.now + 1, memory=made.memory)
 
@@ -165,8 +165,8 @@ def test_a_broken_instance_without_grace_is_remembered_the_same_with_a_memo() ->
 def test_a_decision_that_fails_leaves_nothing_behind() -> None:
     good = world(on_nodes("1P1D", "p0@a -, d0@a -", name="a"), nodes=NODES)
     bad = msgspec.structs.replace(good, nodes=nodes_for("b:8"), services=(None,))
-    memo = Memo()
-    decide(good, memo)
+    cache = DecisionCache()
+    decide(good, cache)
     with pytest.raises(AttributeError):
-        decide(bad, memo)
-    assert decide(good, memo) == decide(good)
+        decide(bad, cache)
+    assert decide(good, cache) == decide(good)
