@@ -19,7 +19,7 @@ from pathlib import Path
 from scaler.kube.api import PODS, KubeApi, Object
 from scaler.sim.actors import objects
 from tests.control_plane.build import VERSIONS
-from tests.control_plane.given import VOLCANO
+from tests.control_plane.others import VOLCANO
 from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
 from tests.control_plane.scaler_process import ScalerProcess, install, scaler
 from tests.control_plane.services import CREATED, CREATED_WITHOUT_GANGS, SharedStage, Way, shared
@@ -168,12 +168,11 @@ def main() -> None:
     parser.add_argument("--sharing", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--calm", type=float, default=15.0, help="seconds without a change that count as rest")
     arguments = parser.parse_args()
-    with_volcano = VOLCANO.folder() is not None
-    way = CREATED if with_volcano else CREATED_WITHOUT_GANGS
-    options = PlaneOptions(crds=kinds_definitions(), scheduler=not with_volcano, volcano=with_volcano)
+    way = CREATED if VOLCANO.there else CREATED_WITHOUT_GANGS
+    options = PlaneOptions(crds=kinds_definitions(), scheduler=not VOLCANO.there, volcano=VOLCANO.there)
     with temporary("bench-contention", VERSIONS[0], options) as plane:
         machine = f"Python {platform.python_version()}, {os.cpu_count()} CPUs"
-        scheduler = "volcano" if with_volcano else "kube-scheduler"
+        scheduler = "volcano" if VOLCANO.there else "kube-scheduler"
         print(f"Kubernetes {plane.binaries.version}, {scheduler}, {machine}")
         asyncio.run(measure(plane, way, plane.folder, arguments))
 

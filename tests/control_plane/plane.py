@@ -20,16 +20,21 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
 from scaler.sim.actors import objects
 from tests.control_plane.build import Binaries, binaries
-from tests.control_plane.given import GIVEN, QUEUE, ascend_operator_program, volcano_programs
-from tests.control_plane.lws import LwsManager, definition
-from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, certify, free_ports, post_json
+from tests.control_plane.others import (
+    GIVEN,
+    QUEUE,
+    LwsManager,
+    ascend_operator_program,
+    lws_definition,
+    volcano_programs,
+)
+from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, certify, fetch, free_ports
 
 _STAGES = Path(__file__).with_name("stages.yaml")
 _PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kwok")
@@ -66,6 +71,9 @@ class PlaneOptions:
 class ControlPlane:
     """Everything below `folder`; started by `with`."""
 
+    running: ClassVar[list[ControlPlane]] = []
+    """All that are in this process, for the logs of a failure."""
+
     def __init__(self, folder: Path, programs: Binaries, options: PlaneOptions | None = None) -> None:
         self.folder = folder
         self.binaries = programs
@@ -94,6 +102,7 @@ class ControlPlane:
         return self.folder / "certs" / "tls.crt"
 
     def __enter__(self) -> Self:
+        self.running.append(self)
         try:
             self._start()
         except BaseException:
@@ -101,13 +110,12 @@ class ControlPlane:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def stop(self) -> None:
         """End every program, in the order that lets none complain about another."""
+        self.running.remove(self)
         for program in reversed(self.programs.values()):
             program.stop()
 
@@ -162,10 +170,10 @@ class ControlPlane:
             self._run(ascend_operator_program(self.folder, self.admin))
 
     def _define(self) -> None:
-        crds, files = self.options.crds, [definition()] if self.options.lws else []
+        crds, files = self.options.crds, [lws_definition()] if self.options.lws else []
         for given in (given for option, given in GIVEN.items() if getattr(self.options, option)):
-            crds = [crd for crd in crds if not given.defines(objects.name(crd))]
-            files.append(given.crds())
+            crds = [crd for crd in crds if not objects.name(crd).endswith(given.definitions)]
+            files.append(given.path("crds"))
         self.install(crds)
         for file in files:
             self._create_definitions(file)
@@ -200,10 +208,10 @@ class ControlPlane:
 
     def _apiserver_flags(self) -> list[str]:
         key = self.authority.with_suffix(".key")
-        audit = [
-            "--audit-policy-file=" + str(self.folder / "audit-policy.json"),
+        audit = (
+            f"--audit-policy-file={self.folder / 'audit-policy.json'}",
             f"--audit-log-path={self.folder / 'audit.log'}",
-        ]
+        )
         return [
             f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
             f"--tls-cert-file={self.authority}", f"--tls-private-key-file={key}", f"--secure-port={self.port}",
@@ -260,8 +268,9 @@ class ControlPlane:
     def compact(self) -> None:
         """Let etcd forget its history, and the API server its own memory of it: older versions are gone (410)."""
         etcd = f"http://127.0.0.1:{self._ports['etcd']}/v3/kv"
-        range_ = post_json(f"{etcd}/range", {"key": base64.b64encode(b"\0").decode(), "keys_only": True, "limit": 1})
-        post_json(f"{etcd}/compaction", {"revision": range_["header"]["revision"], "physical": True})
+        first = {"key": base64.b64encode(b"\0").decode(), "keys_only": True, "limit": 1}
+        now = json.loads(fetch(f"{etcd}/range", first))["header"]["revision"]
+        fetch(f"{etcd}/compaction", {"revision": now, "physical": True})
         self.kill("kube-apiserver")
         self.revive("kube-apiserver")
 

@@ -10,44 +10,44 @@ Volcano or Ascend Operator are left out where its programs are not. Nothing is l
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import count, filterfalse
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from scaler.sim.apiserver.crds import definitions
 from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_folder
-from tests.control_plane.given import GIVEN
+from tests.control_plane.others import GIVEN
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.parts import KUBERNETES
 
 
-class Planned(NamedTuple):
-    """The control plane of some tests of a module, before it is started."""
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """The control plane of some tests of a module, before it is started. A fixture is kept for the same one only."""
 
     version: str
     options: dict[str, Any]
     number: int
     """Among those of its module."""
-    left: int = 0
-    """How often a fresh one took its place, after a test that failed."""
 
 
+FreshPlane = Callable[[PlaneOptions], ControlPlane]
+"""Starts a control plane for one test; it ends with the test."""
 _PLANNED: dict[str, list[Planned]] = {}
-"""By module. A fixture is kept as long as its parameter is equal."""
+"""By module."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("control plane")
     group.addoption("--no-control-plane", action="store_true", help="leave out the tests that need its programs")
-    group.addoption(
-        "--kubernetes",
-        action="append",
-        choices=VERSIONS,
-        help=f"only this version (may be given again; default: {', '.join(VERSIONS)})",
-    )
+    words = f"only this version (may be given again; default: {', '.join(VERSIONS)})"
+    group.addoption("--kubernetes", action="append", choices=VERSIONS, help=words)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -90,14 +90,13 @@ def _chosen(config: pytest.Config) -> tuple[str, ...]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect on demand, and for want of Volcano or Ascend Operator; keep the tests of one plane in one worker."""
     without = config.getoption("--no-control-plane")
-    absent = [option for option, given in GIVEN.items() if given.folder() is None]
-    left_out = {
-        item
-        for item in items
-        if (_needs_plane(item) if without else any(_plane_options(item).get(option) for option in absent))
-    }
-    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-    items[:] = [item for item in items if item not in left_out]
+    absent = [option for option, given in GIVEN.items() if not given.there]
+
+    def left_out(item: pytest.Item) -> bool:
+        return _needs_plane(item) if without else any(_plane_options(item).get(option) for option in absent)
+
+    config.hook.pytest_deselected(items=list(filter(left_out, items)))
+    items[:] = filterfalse(left_out, items)
     for item in filter(_needs_plane, items):
         planned = _planned_of(item)
         item.user_properties.append((KUBERNETES, planned.version if planned else _chosen(config)[0]))
@@ -137,41 +136,23 @@ def plane(
         yield started
 
 
-class FreshPlane:
-    """Starts a control plane for one test; it ends with the test."""
-
-    def __init__(self, folder: Path, version: str) -> None:
-        self._folder = folder
-        self._version = version
-        self.started: list[ControlPlane] = []
-
-    def __call__(self, options: PlaneOptions | None = None) -> ControlPlane:
-        plane = ControlPlane(self._folder / f"plane-{len(self.started)}", binaries(self._version), options)
-        self.started.append(plane)
-        return plane.__enter__()
-
-
 @pytest.fixture
 def fresh_plane(pytestconfig: pytest.Config, tmp_path: Path, programs_needed: None) -> Iterator[FreshPlane]:
     """For tests that need a control plane of their own."""
-    factory = FreshPlane(tmp_path, _chosen(pytestconfig)[0])
-    yield factory
-    for started in factory.started:
-        started.stop()
+    programs, numbers = binaries(_chosen(pytestconfig)[0]), count()
+    with ExitStack() as stack:
+        yield lambda options: stack.enter_context(ControlPlane(tmp_path / f"plane-{next(numbers)}", programs, options))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for used in getattr(item, "funcargs", {}).values():
-            for plane in used.started if isinstance(used, FreshPlane) else [used]:
-                if isinstance(plane, ControlPlane):
-                    tails = "\n".join(program.tail() for program in plane.programs.values())
-                    report.sections.append(("the control plane's logs", tails))
+        tails = [program.tail() for plane in ControlPlane.running for program in plane.programs.values()]
+        report.sections.append(("the control plane's logs", "\n".join(tails)))
         # It may have left anything behind: it is run again on a fresh plane, and so is the rest of its tests.
         if planned := _planned_of(item):
-            fresh = planned._replace(left=planned.left + 1)
+            fresh = replace(planned)
             for other in item.session.items:
                 if _planned_of(other) is planned:
                     other.callspec.params["plane"] = fresh  # type: ignore[attr-defined]
@@ -183,13 +164,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if config.getoption("--no-control-plane"):
         terminalreporter.write_line("control plane: not run, --no-control-plane was given")
         return
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for outcome in ("error", "failed", "passed", "skipped"):
-        for report in terminalreporter.stats.get(outcome, []):
-            version = dict(getattr(report, "user_properties", ())).get(KUBERNETES)
-            counts[str(version)][outcome] += 1
     for version in VERSIONS:
-        found = ", ".join(f"{number} {outcome}" for outcome, number in counts[version].items())
+        counts = Counter[str](
+            outcome
+            for outcome in ("error", "failed", "passed", "skipped")
+            for report in terminalreporter.stats.get(outcome, [])
+            if (KUBERNETES, version) in getattr(report, "user_properties", ())
+        )
+        found = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
         terminalreporter.write_line(f"control plane: Kubernetes {version}: {found or 'no test was selected'}")
     for report in terminalreporter.stats.get("rerun", []):
         crash = getattr(report.longrepr, "reprcrash", None)

@@ -114,24 +114,25 @@ def certify(folder: Path) -> bytes:
     return keys.trusted
 
 
+def fetch(url: str, body: Any = None, *, authority: Path | None = None, token: str = "") -> bytes:
+    """What GET, or POST of a body as JSON, is answered with by a server of this machine. `authority` is the CA of an
+    https URL. Raises OSError, also for a refusal."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
+    tls = ssl.create_default_context(cafile=str(authority)) if authority else None
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls))
+    with opener.open(request, timeout=10) as response:
+        found: bytes = response.read()
+    return found
+
+
 def answers_ok(url: str, *, authority: Path | None = None, token: str = "") -> bool:
-    """Whether GET is answered with 200 now. `authority` is the CA of an https URL."""
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
+    """Whether GET is answered without a refusal now."""
     try:
-        tls = ssl.create_default_context(cafile=str(authority)) if authority else None
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls))
-        with opener.open(request, timeout=5) as response:
-            return bool(response.status == 200)
+        fetch(url, authority=authority, token=token)
     except urllib.error.HTTPError as error:
         error.close()
         return False
-    except (OSError, urllib.error.URLError, ValueError):
+    except (OSError, ValueError):
         return False
-
-
-def post_json(url: str, body: dict[str, Any]) -> dict[str, Any]:
-    """POST to a plain http URL of this machine; the answer."""
-    request = urllib.request.Request(url, data=json.dumps(body).encode())  # noqa: S310 - written by us
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as response:
-        answer: dict[str, Any] = json.loads(response.read())
-    return answer
+    return True

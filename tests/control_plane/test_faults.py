@@ -18,8 +18,8 @@ import pytest
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, LEASES, POD_GROUPS, PODS
 from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.crds import definitions
-from tests.control_plane import kills, stalling_scaler
-from tests.control_plane.plane import ControlPlane
+from tests.control_plane import stalling_scaler
+from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.proxy import BAD_GATEWAY, LOST, Fault, Proxy, proxied, status
@@ -39,7 +39,6 @@ from tests.control_plane.witness import Witness, watched
 from tests.kube.raw_server import reply
 from tests.parts import short_and_long
 
-KILLS = 20
 LONG = pytest.mark.long("half a minute to two minutes in real time")
 
 
@@ -174,22 +173,6 @@ async def _whole(stage: Stage) -> bool:
     return await stage.running() == {"group0": 2, "group1": 1}
 
 
-@LONG
-async def test_a_scaler_that_is_killed_at_any_moment_makes_no_pod_twice_and_loses_none(
-    fresh_plane: FreshPlane, tmp_path: Path
-) -> None:
-    counts, broken = await kills.play(fresh_plane(kills.OPTIONS), tmp_path, kills=KILLS, seed=4, replicas=1)
-    assert (counts["kills"], broken) == (KILLS, [])
-
-
-@LONG
-async def test_replicas_that_are_killed_at_any_moment_make_no_pod_twice_and_lose_none(
-    fresh_plane: FreshPlane, tmp_path: Path
-) -> None:
-    counts, broken = await kills.play(fresh_plane(kills.OPTIONS), tmp_path, kills=KILLS, seed=5, replicas=2)
-    assert (counts["kills"], broken) == (KILLS, [])
-
-
 Death = Callable[[ScalerProcess, Proxy], None]
 
 
@@ -302,7 +285,7 @@ async def _answers(stage: Stage) -> bool:
 
 @LONG
 async def test_definitions_may_come_later_than_the_scaler(fresh_plane: FreshPlane, tmp_path: Path) -> None:
-    plane = fresh_plane()
+    plane = fresh_plane(PlaneOptions())
     kubeconfig = install(plane)
     process = ScalerProcess("early", tmp_path, kubeconfig, ALONE)
     process.start()

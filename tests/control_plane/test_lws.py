@@ -11,7 +11,7 @@ import pytest
 from scaler.kube.api import LEADER_WORKER_SETS, NAMESPACES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.names import GATE, POD_GROUP
 from scaler.sim.actors import objects
-from tests.control_plane import lws
+from tests.control_plane.others import LWS_NAME
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stage import until
 
@@ -52,7 +52,7 @@ class Groups:
         await until(self._there, "two groups of two pods", self.pods)
 
     async def pods(self) -> dict[str, Object]:
-        found = (await self.api.list(PODS, self.namespace, label_selector=f"{lws.NAME}=decode")).items
+        found = (await self.api.list(PODS, self.namespace, label_selector=f"{LWS_NAME}=decode")).items
         return {objects.name(pod): pod for pod in found}
 
     async def uids(self) -> dict[str, str]:

@@ -11,8 +11,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.manifests import apply, read_manifests
 from tests.control_plane.stage import EXAMPLE
-from tests.control_plane.waves import Orders
-from tests.control_plane.witness import Witness
+from tests.control_plane.witness import Orders, Witness
 from tests.jobs import manifest
 
 
@@ -79,7 +78,7 @@ async def _ordered(replicas: int, *deleted: str) -> list[str]:
         job = await sim.get(ASCEND_JOBS, "mindie", name)
         await sim.create(PODS, "mindie", _pod(job, node=f"npu-{number}"))
         await _patch(sim, f"{name}-master-0", {"phase": "Running"})
-    orders = Orders(sim, "mindie/scaling-rule/mindie", {"group0": 1, "group1": 1})
+    orders = Orders(sim, "mindie/scaling-rule/mindie", {"group0": 1, "group1": 1}, ((3, 1), (2, 1), (1, 1)))
     watching = asyncio.create_task(orders.run())
     await asyncio.sleep(60)
     wanted = {"spec": {"replicas": replicas}}

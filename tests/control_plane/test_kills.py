@@ -1,6 +1,6 @@
 """kill -9 at random moments of a real control plane run: no pod twice, none lost, no bound pod deleted.
 
-    python -m tests.control_plane.kills --kills 500 [--replicas 2] [--seed 1]
+    KILLS=500 .venv/bin/python -m pytest -s tests/control_plane/test_kills.py
 
 Replicas of `scaler run` are killed from the first moment of their lives on, while instances and nodes are lost and come
 back. The API server's own audit log and a watch are judged. Must not: read what the scaler says.
@@ -8,10 +8,9 @@ back. The API server's own audit log and a watch are judged. Must not: read what
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+import os
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -21,6 +20,8 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import Any
 
+import pytest
+
 from scaler.kube.api import PODS, EventType, KubeApi, Object
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import GROUP_LABEL
@@ -29,8 +30,8 @@ from scaler.sim.actors.nodes import NodeFate, NodeSpec
 from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.manifests import apply, ensure_namespace
 from tests.chaos import world
-from tests.control_plane.build import VERSIONS
-from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
+from tests.control_plane.plane import ControlPlane, PlaneOptions
+from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.scaler_process import ALONE, LEASE, USER, ScalerProcess, install
 from tests.control_plane.stage import Stage, staged, until
 from tests.control_plane.witness import Witness, watched
@@ -40,6 +41,7 @@ SERVICES = (
     world.Service("b", "ns-b", "b", ((2, 2), (1, 1)), jobs=(2, 2), pods=(2, 1), mindie=False),
     world.Service("c", "ns-c", "c", ((3, 1), (2, 1), (1, 1)), jobs=(3, 1), pods=(1, 2), mindie=False),
 )
+KILLS = int(os.environ.get("KILLS", "20"))
 QUICK = (*LEASE, "--lease-duration", "4", "--renew-deadline", "3", "--retry-period", "0.3")
 CHECK_EVERY = 25
 """Kills between two looks at whether all is as it should be while none is killed."""
@@ -195,24 +197,24 @@ class Killing:
             self.counts[f"node {fate.value}"] += 1
 
 
-async def play(
-    plane: ControlPlane, folder: Path, *, kills: int, seed: int, replicas: int, tell: bool = False
-) -> tuple[Counter[str], list[str]]:
-    """So many kills; what was done, and which promises were broken. AssertionError where it does not come to rest.
-
-    `plane` was started with OPTIONS.
-    """
+@pytest.mark.long("a minute in real time")
+@pytest.mark.parametrize("replicas", [1, 2])
+async def test_what_is_killed_at_any_moment_makes_no_pod_twice_and_loses_none(
+    replicas: int, fresh_plane: FreshPlane, tmp_path: Path
+) -> None:
+    """Two replicas: with leader election."""
+    plane = fresh_plane(OPTIONS)
     async with staged(plane) as stage, watched(Witness(stage.api)):
         ledger = Ledger(stage.api)
         watching = asyncio.create_task(ledger.run())
-        killing = Killing(plane, stage, folder, random.Random(f"kills-{seed}"), replicas)
+        killing = Killing(plane, stage, tmp_path, random.Random(f"kills-{replicas}"), replicas)
         try:
             await killing.furnish()
-            for number in range(1, kills + 1):
+            for number in range(1, KILLS + 1):
                 await killing.kill_one()
-                if number % CHECK_EVERY == 0 or number == kills:
+                if number % CHECK_EVERY == 0 or number == KILLS:
                     await killing.at_rest()
-                    _tell(killing.counts, ledger, on=tell)
+                    print(f"{time.strftime('%H:%M:%S')} {dict(killing.counts)}, broken: {ledger.broken}", flush=True)
         finally:
             await killing.stop()
 
@@ -220,34 +222,7 @@ async def play(
             return all(objects.uid(pod) in ledger.seen for pod in (await stage.api.list(PODS)).items)
 
         await until(caught_up, "the watch has caught up")
+        assert not watching.done(), watching
         watching.cancel()
-        killing.counts += ledger.deletions(plane.audit_events(USER))
-        killing.counts["pods that were there"] = len(ledger.seen)
-        _tell(killing.counts, ledger, on=tell)  # the witness, which ends with the block, may have more to say
-        lost = [f"dead: the watch ended: {watching}"] if watching.done() and not watching.cancelled() else []
-        return killing.counts, [*ledger.broken, *lost]
-
-
-def _tell(counts: Counter[str], ledger: Ledger, *, on: bool) -> None:
-    if on:
-        print(f"{time.strftime('%H:%M:%S')} {dict(counts)}, broken: {ledger.broken}", flush=True)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.control_plane.kills", description="kill -9, many times.")
-    parser.add_argument("--kills", type=int, default=500)
-    parser.add_argument("--replicas", type=int, default=1, help="more than one: with leader election")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kubernetes", choices=VERSIONS, default=VERSIONS[0])
-    args = parser.parse_args()
-    with temporary("kills", args.kubernetes, OPTIONS) as plane:
-        run = play(plane, plane.folder, kills=args.kills, seed=args.seed, replicas=args.replicas, tell=True)
-        counts, broken = asyncio.run(run)
-    for what, number in sorted(counts.items()):
-        print(f"{number:8,} {what}")
-    print("\n".join(broken) or "no pod twice, none lost, no bound pod deleted")
-    return bool(broken)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        print(f"{dict(ledger.deletions(plane.audit_events(USER)))} of {len(ledger.seen)} pods")
+        assert ledger.broken == []
