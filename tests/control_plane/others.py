@@ -89,7 +89,7 @@ def ascend_operator_program(folder: Path, kubeconfig: Path) -> Program:
     name = "ascend-operator"
     flags = ("--enableGangScheduling=true", "--kubeApiQps=800", "--kubeApiBurst=800")
     log = folder / name / "operator.log"  # it changes the rights of the folder that its log is in
-    command = [ASCEND_OPERATOR.path(name), f"--kubeconfig={kubeconfig}", f"--logFile={log}", *flags]
+    command = [str(ASCEND_OPERATOR.path(name)), f"--kubeconfig={kubeconfig}", f"--logFile={log}", *flags]
     return Program(name, command, folder)
 
 
@@ -118,7 +118,7 @@ class LwsManager(Program):
             "gangSchedulingManagement": {"schedulerProvider": "volcano"},
         }
         configuration.write_text(json.dumps(settings))
-        command = [ensure(LWS) / "lws-manager", f"--config={configuration}", f"--kubeconfig={kubeconfig}"]
+        command = [f"{ensure(LWS)}/lws-manager", f"--config={configuration}", f"--kubeconfig={kubeconfig}"]
         super().__init__("lws-manager", command, folder)
 
     def serves(self) -> bool:

@@ -123,4 +123,4 @@ def test_a_folder_without_an_api_server_is_an_error(pretend: Pretend, monkeypatc
 
 
 def test_every_version_has_its_module() -> None:
-    assert [build.kubernetes(version).version for version in build.VERSIONS] == list(build.VERSIONS)
+    assert {project.version: project for project in build.KUBERNETES.values()} == build.KUBERNETES
