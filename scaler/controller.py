@@ -29,7 +29,14 @@ from scaler.informers.changes import ElasticServiceChanged, InstanceChanged, Roo
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
-from scaler.report.service_reports import RuleKey, ServiceReport, arbitration_waits, report_of, waits_for_room
+from scaler.report.service_reports import (
+    RuleKey,
+    ServiceReport,
+    arbitration_waits,
+    difference,
+    report_of,
+    waits_for_room,
+)
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
@@ -338,9 +345,10 @@ class Controller:
             (self._waiting.add if waits_for_room(plan) else self._waiting.discard)(plan.key)
             if service.assumed:
                 continue
-            if plan.key in self._unreported or self.reporter.differs(plan):
+            differs = difference(self.reporter.reported(plan.key), plan)
+            if plan.key in self._unreported or differs == "numbers":
                 due.append((service, plan))
-            elif self.reporter.differs_in_words(plan):
+            elif differs:
                 self.queue.add_at(plan.key, later)
         self._unreported.clear()
         self._waits_for_room = not world.alone and (bool(self._waiting) or arbitration_waits(decision.tally))

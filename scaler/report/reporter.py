@@ -31,7 +31,7 @@ from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Event, EventWriter
 from scaler.report.job_status import JobSummary, already_says, status_patch, write_status
 from scaler.report.metrics import Metrics
-from scaler.report.service_reports import InstanceReport, RuleKey, ServiceReport, Subject, differs, differs_in_words
+from scaler.report.service_reports import InstanceReport, RuleKey, ServiceReport, Subject
 from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import Name, encode, place_of, rule_of
@@ -54,16 +54,18 @@ PATIENCE = 5.0
 _log = structlog.get_logger("report")
 
 
+_InstanceKey = tuple[ServiceKey, str]
+"""The service and the uid of an instance."""
 QueuedEvent = Callable[[], Event | None]
 """Makes the event just before it is written; None when it is not true any more by then."""
 
 
 class _Due(NamedTuple):
-    """One object to be written: how, and which one: a service, rule or ConfigMap, a job's uid, or the number of an
+    """One object to be written: how, and which one: a service, rule or ConfigMap, an instance, or the number of an
     event."""
 
     write: Callable[[Any], Awaitable[None]]
-    of: ServiceKey | Name | str | int
+    of: ServiceKey | Name | _InstanceKey | int
     namespace: str
     name: str = ""
     """Name of the job, or of the object that the event is about, for people."""
@@ -94,8 +96,6 @@ class Reporter:
             namespace_of=lambda due: due.namespace,
         )
         self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
-        self._instances: dict[str, tuple[ServiceReport, Verdict]] = {}
-        """uid -> the last report about the instance."""
         self._events: dict[int, QueuedEvent | Event] = {}
         """Number -> an event that waits, made at the first attempt to write it. The outbox remembers for a while what
         was written: a number, and not the plan that an event is made of."""
@@ -115,24 +115,16 @@ class Reporter:
         """Whether everything noted so far is written."""
         return self._outbox.idle
 
-    def differs(self, plan: Plan) -> bool:
-        """Whether people would see another state, reason or number than in the last report."""
-        before = self._report(plan.key)
-        return before is None or differs(before.plan, plan)
-
-    def differs_in_words(self, plan: Plan) -> bool:
-        """Whether people would see any difference from the last report."""
-        before = self._report(plan.key)
-        return before is None or differs_in_words(before.plan, plan)
+    def reported(self, key: ServiceKey) -> Plan | None:
+        """The plan of the last report; None for a service that was never reported, or has gone."""
+        report = self._report(key)
+        return report.plan if report is not None else None
 
     # Marking what has to be written
 
     async def note(self, reports: Sequence[ServiceReport]) -> None:
         """Take over the result of a pass. Waits for no write; among thousands of reports the loop runs other tasks."""
-        # First what has gone, in all services: a job with new labels leaves one service and joins another.
         slices = Slices()
-        for report in reports:
-            self._forget_instances(self._report(report.plan.key), report)
         for report in reports:
             await slices.end()
             try:
@@ -141,22 +133,22 @@ class Reporter:
                 _log.error("report failed", what=str(report.plan.key), traceback=traceback.format_exc(-5))
 
     def _note(self, report: ServiceReport) -> None:
-        before = self._report(report.plan.key)
+        key = report.plan.key
+        before = self._report(key)
         changed = before is None or _stated(before) != _stated(report)
-        for verdict in report.plan.verdicts:
-            self._note_instance(report, verdict, changed=changed)
         services = self._services.setdefault(report.rule, {})
-        services.pop(report.plan.key, None)
-        services[report.plan.key] = report  # the newest report goes last
+        services.pop(key, None)
+        services[key] = report  # the newest report goes last
+        self._note_instances(before, report, changed=changed)
         if changed:
             self._note_warnings(report, set(before.plan.notes) if before is not None else set())
-            self._mark_status(report.plan.key)
+            self._mark_status(key)
         if before is None or before.last_valid != report.last_valid:
             self._mark_rule(report.rule)
 
     def service_gone(self, key: ServiceKey) -> None:
         """Mark for deletion the ElasticService of a service without jobs; a job that comes earlier prevents this."""
-        self._forget_instances(self._services.get(RuleKey(key.namespace, key.rule), {}).pop(key, None), None)
+        self._services.get(RuleKey(key.namespace, key.rule), {}).pop(key, None)
         self._mark_status(key)
 
     def rule_gone(self, rule: RuleKey) -> None:
@@ -202,21 +194,20 @@ class Reporter:
             message = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
             self._queue_event(partial(Event, subject, Warning.OBJECT_UNREADABLE.value, message, warning=True), subject)
 
-    def _note_instance(self, report: ServiceReport, verdict: Verdict, *, changed: bool) -> None:
-        """Mark an event when state or reason changed, and the job's status when any of its content changed."""
-        uid = verdict.uid
-        before, was = self._instances.get(uid, (None, verdict))
-        self._instances[uid] = (report, verdict)
-        old = before.instances.get(uid) if before is not None else None
-        one = report.instances.get(uid)
-        if one is None:
-            return
-        if old is None or (was.state, was.reason) != (verdict.state, verdict.reason):
-            self._note_reason(report.plan, one, verdict, known=old is not None)
-        written = (old.job.resource_version, old.replicas) if old is not None and old.job is not None else None
-        job = self._job_of(uid)
-        if job is not None and (changed or written != (job.resource_version, one.replicas)):
-            self._outbox.mark(_Due(self._write_job_status, uid, job.namespace, verdict.name))
+    def _note_instances(self, before: ServiceReport | None, report: ServiceReport, *, changed: bool) -> None:
+        """Mark an event about each new state or reason, and the status of each job of which any content changed."""
+        known = before.instances if before is not None else {}
+        last = {verdict.uid: verdict for verdict in before.plan.verdicts} if before is not None else {}
+        for verdict in report.plan.verdicts:
+            one, old = report.instances.get(verdict.uid), known.get(verdict.uid)
+            if one is None:
+                continue
+            was = last.get(verdict.uid, verdict)
+            if old is None or (was.state, was.reason) != (verdict.state, verdict.reason):
+                self._note_reason(report.plan, one, verdict, known=old is not None)
+            if one.job is not None and verdict.reason is not Reason.NOT_SERVED and (changed or one != old):
+                of = report.plan.key, verdict.uid
+                self._outbox.mark(_Due(self._write_job_status, of, one.job.namespace, verdict.name))
 
     def _note_reason(self, plan: Plan, one: InstanceReport, verdict: Verdict, *, known: bool) -> None:
         """Mark the event about state and reason, unless an earlier leader reported it, as the job's own status shows.
@@ -277,18 +268,6 @@ class Reporter:
         if rule.name:
             self._outbox.mark(_Due(self._write_last_valid, rule, rule.namespace))
 
-    def _forget_instances(self, before: ServiceReport | None, after: ServiceReport | None) -> None:
-        """Forget the instances of a service. A service may end late, after its own writes were seen: an instance that
-        another service has by then stays."""
-        if before is None:
-            return
-        kept = {instance.uid for instance in after.service.instances} if after else set()
-        for instance in before.service.instances:
-            reported = self._instances.get(instance.uid)
-            moved_on = reported is not None and reported[0].plan.key != before.plan.key
-            if instance.uid not in kept and not moved_on:
-                self._instances.pop(instance.uid, None)
-
     # Writing
 
     async def _write(self, due: _Due) -> None:
@@ -315,34 +294,36 @@ class Reporter:
         with suppress(ForbiddenError):  # the ConfigMap of another install, which had the right to write here
             await config_maps.remove(self._writer, *name)
 
-    def _job_of(self, uid: str) -> JobRecord | None:
+    def _job_of(self, of: _InstanceKey) -> JobRecord | None:
         """The job of a noted instance, if the scaler writes its status."""
-        report, verdict = self._instances.get(uid, (None, None))
-        if report is None or verdict is None or verdict.reason is Reason.NOT_SERVED or uid not in report.instances:
-            return None
-        return report.instances[uid].job
+        report = self._report(of[0])
+        one = report.instances.get(of[1]) if report is not None else None
+        return one.job if one is not None else None
 
-    async def _write_job_status(self, uid: str) -> None:
-        record = self._job_of(uid)
+    async def _write_job_status(self, of: _InstanceKey) -> None:
+        record = self._job_of(of)
         if record is None:
             return
         with suppress(NotFoundError):  # the job is deleted, with its status
             try:
-                await self._report_job(uid, record.object)
+                await self._report_job(of, record.object)
             except ConflictError:
                 # The job was written meanwhile, often by the scaler itself: one more try, on the present version.
                 job = await self._writer.get(ASCEND_JOBS, record.namespace, record.name)
-                if job["metadata"]["uid"] == uid and self._job_of(uid) is not None:
-                    await self._report_job(uid, job)
+                if job["metadata"]["uid"] == of[1]:
+                    await self._report_job(of, job)
 
-    async def _report_job(self, uid: str, job: Object) -> None:
-        report, verdict = self._instances[uid]
+    async def _report_job(self, of: _InstanceKey, job: Object) -> None:
+        report, uid = self._report(of[0]), of[1]
+        if report is None or self._job_of(of) is None:
+            return
+        verdict = next(found for found in report.plan.verdicts if found.uid == uid)
         instance = next(found for found in report.service.instances if found.uid == uid)
         started = self._clock.skew.stamp(instance.admitted_at)
         replicas = report.instances[uid].replicas
         summary = JobSummary(instance, verdict, words(verdict, report.plan), replicas, started)
         patch = status_patch(job, summary, self._clock.timestamp())
-        if patch is not None:
+        if patch is not None and verdict.reason is not Reason.NOT_SERVED:
             await write_status(self._writer, job, patch)
 
     async def _write_event(self, number: int) -> None:

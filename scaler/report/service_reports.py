@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -125,14 +125,11 @@ def arbitration_waits(tally: Tally | None) -> bool:
     return bool(tally.minimums_waiting or tally.scale_ups_waiting or tally.in_backoff or tally.probing)
 
 
-def differs(before: Plan, plan: Plan) -> bool:
-    """Whether people would see another state, reason or number."""
-    return before is not plan and _in_numbers(before) != _in_numbers(plan)
-
-
-def differs_in_words(before: Plan, plan: Plan) -> bool:
-    """Whether people would see any difference."""
-    return before is not plan and (before.verdicts != plan.verdicts or before.notes != plan.notes)
+def difference(before: Plan | None, plan: Plan) -> Literal["", "words", "numbers"]:
+    """What people would see differ: a state, a reason or a number, nothing but words, or nothing."""
+    if before is None or (before is not plan and _in_numbers(before) != _in_numbers(plan)):
+        return "numbers"
+    return "" if (before.verdicts, before.notes) == (plan.verdicts, plan.notes) else "words"
 
 
 def _in_numbers(plan: Plan) -> tuple[object, ...]:

@@ -408,17 +408,13 @@ async def test_conditions_and_events_of_one_namespace_leave_room_for_others(on: 
 
 
 @on_stage()
-async def test_what_was_never_reported_differs_and_what_is_gone_differs_again(on: Stage) -> None:
+async def test_what_was_reported_is_known_until_the_service_is_gone(on: Stage) -> None:
     seen = on.report(COLD)
-
-    def differs() -> tuple[bool, bool]:
-        return on.reporter.differs(seen.plan), on.reporter.differs_in_words(seen.plan)
-
-    assert differs() == (True, True)
+    assert on.reporter.reported(COLD.key) is None
     await on.note(seen)
-    assert differs() == (False, False)
+    assert on.reporter.reported(COLD.key) is seen.plan
     on.reporter.service_gone(COLD.key)
-    assert differs() == (True, True)
+    assert on.reporter.reported(COLD.key) is None
 
 
 @on_stage("p0")
