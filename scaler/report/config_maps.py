@@ -22,7 +22,7 @@ async def put(writer: Writer, metrics: Metrics, content: Object) -> None:
         await writer.create(CONFIG_MAPS, namespace, content)
         return
     if not is_ours(existing):
-        metrics.report_dropped("config-map", "foreign")
+        metrics.reports_dropped.labels("config-map", "foreign").inc()
         _log.warning("a ConfigMap of this name is not ours and is left alone", namespace=namespace, name=name)
     elif not same_content(existing, content):
         # Labels and annotations that other tools have added stay.

@@ -90,7 +90,7 @@ class StatusWriter:
             if not self._left_out:
                 _log.warning("no ElasticServices are written", why=absent)
             self._left_out = True
-            self._metrics.report_dropped("status", "absent")
+            self._metrics.reports_dropped.labels("status", "absent").inc()
             return []
         try:
             return await self._put(key, report)

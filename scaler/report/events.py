@@ -116,7 +116,7 @@ class EventWriter:
         """Whether the event is to be written now, neither repeated nor over the limit. Call once for each event."""
         objection = self._filter.objection(event, self._clock.now())
         if objection == "spam":
-            self._metrics.report_dropped("event", objection)
+            self._metrics.reports_dropped.labels("event", objection).inc()
         return not objection
 
     async def write(self, event: Event) -> None:
@@ -130,5 +130,5 @@ class EventWriter:
                 patch = repetition(await self._writer.get(EVENTS, namespace, name), now)
                 await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)
         except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
-            self._metrics.report_dropped("event", "refused")
+            self._metrics.reports_dropped.labels("event", "refused").inc()
             _log.warning("event refused", about=event.subject.name, error=str(error))

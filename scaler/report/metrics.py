@@ -50,8 +50,8 @@ class Metrics:
         build.labels(__version__, platform.python_version()).set(1)
         # The decision loop
         self.passes = counter("scaler_passes", "Passes of the decision loop.")
-        self._pass_seconds = histogram("scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST)
-        self._plan_seconds = histogram("scaler_plan_duration_seconds", "Planning in one pass.", buckets=_FAST)
+        self.pass_seconds = histogram("scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST)
+        self.plan_seconds = histogram("scaler_plan_duration_seconds", "Planning in one pass.", buckets=_FAST)
         self.reaction_seconds = histogram(
             "scaler_reaction_seconds", "From an event's arrival to the answer of the last write it caused.",
             buckets=_REACTION,
@@ -86,8 +86,8 @@ class Metrics:
             "scaler_request_duration_seconds", "Until an answer began, or none came.", ["verb", "resource"],
             buckets=_REQUEST,
         )  # fmt: skip
-        self._writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
-        self._reports_dropped = counter("scaler_reports_dropped", "Reports not written.", ["kind", "cause"])
+        self.writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
+        self.reports_dropped = counter("scaler_reports_dropped", "Reports not written.", ["kind", "cause"])
         self.watches = followed("scaler_watches", "Watches opened.", "resource")
         self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")
         self.watch_events = followed("scaler_watch_events", "Watch events handled.", "resource")
@@ -102,10 +102,10 @@ class Metrics:
             "scaler_resync_corrections", "Changes that only a full pass found. Stays 0 unless an event was lost."
         )
         # Admission
-        self._webhook_answers = counter(
+        self.webhook_answers = counter(
             "scaler_webhook_answers", "Answers of the admission webhook.", ["path", "outcome"]
         )
-        self._webhook_seconds = histogram(
+        self.webhook_seconds = histogram(
             "scaler_webhook_duration_seconds", "One answer of the admission webhook.", buckets=_FAST
         )
         self.certificate_expires = shown(
@@ -115,7 +115,7 @@ class Metrics:
         self._arrived_ungated = counter(
             "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate."
         )
-        self._turned_away = counter(
+        self.turned_away = counter(
             "scaler_turned_away", "Connections and requests that there was no room or time for.", ["server"]
         )
         self._idle_resources: set[str] = set()
@@ -159,10 +159,6 @@ class Metrics:
             elif isinstance(action, Evict):
                 self._preemptions.labels("self" if action.beneficiary == str(plan.key) else "other").inc()
 
-    def write(self, verb: str, resource: str, outcome: str) -> None:
-        """`outcome`: `ok`, or the short class name of the error, for example `Conflict`."""
-        self._writes.labels(verb, resource, outcome).inc()
-
     def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
         """Expose the counters of each informer."""
         for resource, informer in informers.items():
@@ -172,15 +168,6 @@ class Metrics:
             self.watches.follow(partial(getattr, informer, "watches"), name)
             self.watch_events.follow(partial(getattr, informer, "events"), name)
             self.objects_refused.follow(partial(getattr, informer, "refused"), name)
-
-    def webhook_answered(self, path: str, outcome: str, seconds: float) -> None:
-        """`outcome`: allowed, patched, warned, refused, unreadable."""
-        self._webhook_answers.labels(path, outcome).inc()
-        self._webhook_seconds.observe(seconds)
-
-    def turned_away(self, server: str) -> None:
-        """Count a refused connection or request. `server`: webhook, http. May be called from any thread."""
-        self._turned_away.labels(server).inc()
 
     def arbitrated(self, tally: world.Tally | None) -> None:
         """Show the result of arbitration; None = each service was decided alone."""
@@ -196,16 +183,6 @@ class Metrics:
         for resource in shown:
             self._idle.labels(resource).set(tally.idle.get(resource, 0))
         self._idle_resources = shown
-
-    def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
-        """Note the end of one pass of the decision loop."""
-        self.passes.inc()
-        self._plan_seconds.observe(plan_seconds)
-        self._pass_seconds.observe(pass_seconds)
-
-    def report_dropped(self, kind: str, cause: str) -> None:
-        """`kind`: event, config-map, status; `cause`: spam, overflow, foreign, refused, absent."""
-        self._reports_dropped.labels(kind, cause).inc()
 
     def on_pod_ungated(self, _change: PodArrivedUngated) -> None:
         """Count a pod that names a rule and arrived without our gate."""

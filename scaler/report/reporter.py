@@ -250,7 +250,7 @@ class Reporter:
         if self._silent:
             return
         if len(self._events) >= MAX_EVENTS_WAITING:
-            self._metrics.report_dropped("event", "overflow")
+            self._metrics.reports_dropped.labels("event", "overflow").inc()
             return
         number = next(self._numbers)
         self._events[number] = queued

@@ -17,7 +17,6 @@ from prometheus_client.core import GaugeMetricFamily
 from scaler.decide.explain import ABOUT_ROOM
 from scaler.decide.world import Admit, Complete, Plan, Reason, Service, ServiceKey
 from scaler.report.service_reports import rule_is_valid, running_index
-from scaler.rules.rule import Rule
 
 MOST_OF_NAMESPACE, MOST = 200, 2000
 """Services with series of their own, in one namespace and in all."""
@@ -39,15 +38,10 @@ _GAUGES = {
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The values shown of one service, and the start of its durations. Times as `World.now`; 0.0 = not so."""
+    """What was decided last about a service, and the start of its durations. Times as `World.now`; 0.0 = not so."""
 
+    service: Service
     plan: Plan
-    rule: Rule | None
-    rule_is_valid: bool
-    running: int
-    """Index of the ratio that runs; -1 = none."""
-    wanted: int | None
-    """Instances of the largest ratio that is aimed at; None without a rule in force."""
     unavailable_since: float = 0.0
     was_complete: bool = False
     """At some time, with this rule and this number of wanted instances."""
@@ -55,6 +49,12 @@ class Standing(msgspec.Struct, frozen=True):
     """When an instance of its complete ratio stopped running; no smaller ratio runs yet."""
     room_at: float = 0.0
     """Since when every missing instance has a place and is starting."""
+
+    @property
+    def wanted(self) -> int | None:
+        """Instances of the largest ratio that is aimed at; None without a rule in force."""
+        rule = self.service.rule
+        return min(self.plan.replicas, rule.largest.total) if rule is not None else None
 
 
 class ServiceSeries:
@@ -78,23 +78,27 @@ class ServiceSeries:
         """Take over the plan that was decided at `now`."""
         if not plan.key.rule:
             return
-        wanted = min(plan.replicas, service.rule.largest.total) if service.rule is not None else None
-        index = running_index(service, plan.groups)
-        after = Standing(plan, service.rule, rule_is_valid(service), index, wanted)
-        before = self._services.get(plan.key)
-        if before is not None and (before.rule, before.wanted) == (after.rule, after.wanted):
-            after = _continued(before, after, now)
-            if plan.complete and before.room_at and before.was_complete:
-                self._restored.observe(now - before.room_at)
-        if plan.serves and after.fault_at:
-            self._degraded.observe(now - after.fault_at)
-            after = msgspec.structs.replace(after, fault_at=0.0)
-        since = before.unavailable_since if before is not None else 0.0
+        after = Standing(service, plan)
+        before = self._services.get(plan.key, after)
+        was_complete, fault_at, room_at = False, 0.0, 0.0
+        if (before.service.rule, before.wanted) == (service.rule, after.wanted):
+            was_complete, fault_at, room_at = before.was_complete, before.fault_at, before.room_at
+            running = {name: group.running for name, group in plan.groups.items()}
+            fewer = any(running.get(name, 0) < group.running for name, group in before.plan.groups.items())
+            if plan.complete:
+                fault_at = 0.0
+            elif before.plan.complete and fewer:
+                fault_at = now
+        if plan.complete and was_complete and room_at:
+            self._restored.observe(now - room_at)
+        if plan.serves and fault_at:
+            self._degraded.observe(now - fault_at)
         self._services[plan.key] = msgspec.structs.replace(
             after,
-            unavailable_since=0.0 if plan.serves else since or now,
-            was_complete=plan.complete or after.was_complete,
-            room_at=(after.room_at or now) if not plan.complete and _has_room(plan) else 0.0,
+            unavailable_since=0.0 if plan.serves else before.unavailable_since or now,
+            was_complete=plan.complete or was_complete,
+            fault_at=0.0 if plan.serves else fault_at,
+            room_at=(room_at or now) if not plan.complete and _has_room(plan) else 0.0,
         )
 
     def forget(self, key: ServiceKey) -> None:
@@ -122,31 +126,18 @@ class ServiceSeries:
         yield from (*families.values(), instances, left_out)
 
 
-def _values(standing: Standing) -> dict[str, float | None]:
+def _values(one: Standing) -> dict[str, float | None]:
     """The value of each of `_GAUGES`; None = absent."""
-    target = standing.plan.target_index
+    index, target = running_index(one.service, one.plan.groups), one.plan.target_index
     return {
-        "scaler_service_available": standing.plan.serves,
-        "scaler_service_complete": standing.plan.complete,
-        "scaler_service_rule_valid": standing.rule_is_valid,
-        "scaler_service_ratio_index": standing.running if standing.running >= 0 else None,
+        "scaler_service_available": one.plan.serves,
+        "scaler_service_complete": one.plan.complete,
+        "scaler_service_rule_valid": rule_is_valid(one.service),
+        "scaler_service_ratio_index": index if index >= 0 else None,
         "scaler_service_target_ratio_index": target if target >= 0 else None,
-        "scaler_service_unavailable_since_timestamp_seconds": standing.unavailable_since or None,
-        "scaler_service_wanted_instances": standing.wanted,
+        "scaler_service_unavailable_since_timestamp_seconds": one.unavailable_since or None,
+        "scaler_service_wanted_instances": one.wanted,
     }
-
-
-def _continued(before: Standing, after: Standing, now: float) -> Standing:
-    """`after`, with what is remembered of `before` while the rule and the number of wanted instances are the same."""
-    now_running = {name: group.running for name, group in after.plan.groups.items()}
-    fewer = any(now_running.get(name, 0) < group.running for name, group in before.plan.groups.items())
-    fault_at = now if before.plan.complete and fewer else before.fault_at
-    return msgspec.structs.replace(
-        after,
-        was_complete=before.was_complete,
-        fault_at=0.0 if after.plan.complete else fault_at,
-        room_at=before.room_at,
-    )
 
 
 def _has_room(plan: Plan) -> bool:
@@ -158,7 +149,7 @@ def _has_room(plan: Plan) -> bool:
 
 def _worst_first(shown: tuple[ServiceKey, Standing]) -> tuple[bool, bool, bool, ServiceKey]:
     key, standing = shown
-    return standing.plan.serves, standing.plan.complete, standing.rule_is_valid, key
+    return standing.plan.serves, standing.plan.complete, rule_is_valid(standing.service), key
 
 
 def _chosen(everyone: list[tuple[ServiceKey, Standing]]) -> tuple[list[tuple[ServiceKey, Standing]], Counter[str]]:

@@ -34,7 +34,7 @@ _SHARE = 0.05
 
 def http_server(health: HealthState, metrics: Metrics, world: Callable[[], World | None]) -> Server:
     """The server. `world` is called at each request and returns None before the first decision."""
-    server = Server(LIMITS, partial(metrics.turned_away, "http"))
+    server = Server(LIMITS, metrics.turned_away.labels("http").inc)
     rendered, encoded = _Repeated(metrics.render), _Repeated(lambda: msgspec.json.encode(world()))
 
     def large(request: web.Request, body: bytes, content_type: str) -> web.Response:

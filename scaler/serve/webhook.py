@@ -43,7 +43,7 @@ _LONG = 16
 
 def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
     """The server that answers an AdmissionReview on each of the four paths."""
-    server = Server(LIMITS, partial(metrics.turned_away, "webhook"))
+    server = Server(LIMITS, metrics.turned_away.labels("webhook").inc)
     long_reviews = _LongReviews(server)
 
     def add(path: str, review: Callable[[bytes], Response], at_once: int) -> None:
@@ -58,7 +58,8 @@ def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
             server.lend(request, length)
             body = await request.read()
             answer = review(body) if len(body) <= at_once else await long_reviews.review(request, review, body)
-            metrics.webhook_answered(path, answer.outcome, loop.time() - began)
+            metrics.webhook_answers.labels(path, answer.outcome).inc()
+            metrics.webhook_seconds.observe(loop.time() - began)
             return web.Response(body=encode(answer), content_type="application/json")
 
         server.app.router.add_post(path, handle)
