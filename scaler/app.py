@@ -135,7 +135,7 @@ class App:
             deadline=self.election.deadline if self.election else lambda: math.inf,
             rng=rng,
             timeout=settings.request_timeout,
-            on_write=lambda verb, resource, outcome: self.metrics.writes.labels(verb, resource.plural, outcome).inc(),
+            on_write=lambda verb, resource, outcome: self.metrics.write(verb, resource.plural, outcome),
         )
         self.controller, self.reporter = self._deciding(observer)
         self.rank_tables = RankTableReconciler(

@@ -176,9 +176,7 @@ class Controller:
                 self.queue.done(key)
         ended = asyncio.get_running_loop().time()
         _log.debug("pass", services=len(keys), seconds=round(ended - started, 6))
-        self.metrics.passes.inc()
-        self.metrics.plan_seconds.observe(decided - started)
-        self.metrics.pass_seconds.observe(ended - started)
+        self.metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
         return ended - started
 
     # 1. the input

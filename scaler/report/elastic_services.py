@@ -50,6 +50,9 @@ class _LastWritten(msgspec.Struct, frozen=True, gc=False):
         found: Object = msgspec.json.decode(zlib.decompress(self.packed)) if self.packed else {}
         return found
 
+    def subject(self, key: ServiceKey) -> Subject:
+        return Subject(ELASTIC_SERVICES, key.namespace, self.name, self.uid)
+
 
 class StatusWriter:
     """One per term of leadership. Raises KubeError; each call may be repeated.
@@ -73,7 +76,7 @@ class StatusWriter:
     def subject(self, key: ServiceKey) -> Subject | None:
         """The object of events about the service; None while there is none."""
         last = self._last_written.get(key)
-        return _subject(key, last) if last is not None and last.uid else None
+        return last.subject(key) if last is not None and last.uid else None
 
     def appeared(self) -> bool:
         """Whether ElasticServices can be written now, and some status was left out before."""
@@ -150,7 +153,7 @@ class StatusWriter:
             await self._apply(key, last.name, status)
         self._last_written[key] = _LastWritten(last.name, last.uid, zlib.compress(msgspec.json.encode(status), 1))
         return [
-            Event(_subject(key, last), str(reason), message, reason in WARNINGS)
+            Event(last.subject(key), str(reason), message, reason in WARNINGS)
             for reason, message in service_events(before, status)
         ]
 
@@ -202,10 +205,6 @@ class StatusWriter:
         await self._writer.delete(
             ELASTIC_SERVICES, record.namespace, record.name, uid=record.uid, resource_version=record.resource_version
         )
-
-
-def _subject(key: ServiceKey, last: _LastWritten) -> Subject:
-    return Subject(ELASTIC_SERVICES, key.namespace, last.name, last.uid)
 
 
 def names_of(key: ServiceKey) -> tuple[str, str]:

@@ -95,10 +95,7 @@ class Filter:
         tokens = min(self.BURST, tokens + (now - at) / self.REFILL)
         spam = tokens < 1
         self._histories[event.subject] = event.event_name, now, tokens if spam else tokens - 1
-        while self._histories:  # the oldest, if they no longer change any answer, or are too many
-            _, at, _ = next(iter(self._histories.values()))
-            if len(self._histories) <= _REMEMBERED and at >= now - self.BURST * self.REFILL:
-                break
+        if len(self._histories) > _REMEMBERED:
             self._histories.popitem(last=False)
         return "spam" if spam else ""
 

@@ -50,8 +50,8 @@ class Metrics:
         build.labels(__version__, platform.python_version()).set(1)
         # The decision loop
         self.passes = counter("scaler_passes", "Passes of the decision loop.")
-        self.pass_seconds = histogram("scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST)
-        self.plan_seconds = histogram("scaler_plan_duration_seconds", "Planning in one pass.", buckets=_FAST)
+        self._pass_seconds = histogram("scaler_pass_duration_seconds", "One pass: plan and hand over.", buckets=_FAST)
+        self._plan_seconds = histogram("scaler_plan_duration_seconds", "Planning in one pass.", buckets=_FAST)
         self.reaction_seconds = histogram(
             "scaler_reaction_seconds", "From an event's arrival to the answer of the last write it caused.",
             buckets=_REACTION,
@@ -86,7 +86,7 @@ class Metrics:
             "scaler_request_duration_seconds", "Until an answer began, or none came.", ["verb", "resource"],
             buckets=_REQUEST,
         )  # fmt: skip
-        self.writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
+        self._writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
         self.reports_dropped = counter("scaler_reports_dropped", "Reports not written.", ["kind", "cause"])
         self.watches = followed("scaler_watches", "Watches opened.", "resource")
         self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")
@@ -159,6 +159,10 @@ class Metrics:
             elif isinstance(action, Evict):
                 self._preemptions.labels("self" if action.beneficiary == str(plan.key) else "other").inc()
 
+    def write(self, verb: str, resource: str, outcome: str) -> None:
+        """`outcome`: `ok`, or the short class name of the error, for example `Conflict`."""
+        self._writes.labels(verb, resource, outcome).inc()
+
     def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
         """Expose the counters of each informer."""
         for resource, informer in informers.items():
@@ -183,6 +187,12 @@ class Metrics:
         for resource in shown:
             self._idle.labels(resource).set(tally.idle.get(resource, 0))
         self._idle_resources = shown
+
+    def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
+        """Note the end of one pass of the decision loop."""
+        self.passes.inc()
+        self._plan_seconds.observe(plan_seconds)
+        self._pass_seconds.observe(pass_seconds)
 
     def on_pod_ungated(self, _change: PodArrivedUngated) -> None:
         """Count a pod that names a rule and arrived without our gate."""

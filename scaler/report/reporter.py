@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -227,10 +227,16 @@ class Reporter:
             )
 
     def _note_warnings(self, report: ServiceReport, before: set[Note]) -> None:
+        """Mark an event about the instance of each new note, or else about the service, and about its rule."""
         key = report.plan.key
         for note in report.plan.notes:
-            for subject in _subjects(report, note) if note not in before else ():
-                about_service = subject.resource == ELASTIC_SERVICES
+            subjects = [report.instances[note.uid].subject] if note.uid in report.instances else []
+            if key.rule and not note.uid:
+                subjects.append(Subject(ELASTIC_SERVICES, key.namespace, key.rule))
+                if note.warning in OF_RULE:
+                    subjects.append(Subject(CONFIG_MAPS, key.namespace, key.rule, report.rule_uid))
+            for subject in subjects if note not in before else ():
+                about_service = subject.resource == ELASTIC_SERVICES  # its object is looked up later
                 delay = PATIENCE if note.warning in PASSING else INTERVAL if about_service else 0.0
                 self._queue_event(partial(self._lasting, key, note, subject), subject, delay=delay)
 
@@ -342,14 +348,3 @@ def _stated(report: ServiceReport) -> tuple[object, ...]:
     decided = (plan.target_index, plan.target, plan.replicas, plan.complete, plan.groups, plan.verdicts, plan.notes)
     of_service = (service.rule, service.replicas, service.problem, service.options.paused)
     return (*decided, *of_service, report.last_valid, report.alone, report.out_of_touch)
-
-
-def _subjects(report: ServiceReport, note: Note) -> Iterator[Subject]:
-    """The instance that the note is about, or else the service (its object is looked up later) and the rule."""
-    key = report.plan.key
-    if note.uid in report.instances:
-        yield report.instances[note.uid].subject
-    if key.rule and not note.uid:
-        yield Subject(ELASTIC_SERVICES, key.namespace, key.rule)
-        if note.warning in OF_RULE:
-            yield Subject(CONFIG_MAPS, key.namespace, key.rule, report.rule_uid)

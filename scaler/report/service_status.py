@@ -56,16 +56,17 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
     """
     plan, service = report.plan, report.service
     ratios, index = service.rule.ratios if service.rule else (), running_index(service, plan.groups)
-    current = _ratio(index, ratios[index].counts) if index >= 0 else None
+    current = {"index": index, "counts": _counts(ratios[index].counts)} if index >= 0 else None
+    target = {"index": plan.target_index, "counts": _counts(plan.target)} if plan.target_index >= 0 else None
     because = _reason(report)
-    groups = _groups_to_show(plan)
+    groups = sorted(sorted(plan.groups, key=lambda name: (not plan.groups[name].live, name))[:MAX_GROUPS])
     rule: Object = {"paused": service.options.paused, "ratios": len(ratios)}
     if report.last_valid is not None and service.rule is not None:
         rule["inForce"] = report.last_valid.sha256
     status: Object = {
         "observedGeneration": generation,
         "running": _columns(groups, {name: group.running for name, group in plan.groups.items()}),
-        "target": _columns(groups, plan.target) if plan.target_index >= 0 else "-",
+        "target": _columns(groups, plan.target) if target else "-",
         "reason": because.reason,
         "message": because.message[:MAX_WORDS],
         "replicas": sum(group.running for group in plan.groups.values()),
@@ -74,7 +75,7 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
         "rule": rule,
         "ratios": [_counts(ratio.counts) for ratio in ratios[:MAX_RATIOS]],
         "currentRatio": current,
-        "targetRatio": _ratio(plan.target_index, plan.target) if plan.target_index >= 0 else None,
+        "targetRatio": target,
         "groups": [_group(name, plan) for name in groups],
         "alone": report.alone[:MAX_WORDS],
         "outOfTouch": report.out_of_touch[:MAX_WORDS],
@@ -96,14 +97,13 @@ def without_jobs(key: ServiceKey, replicas: int) -> ServiceReport:
 def _fitting(status: Object, instances: Sequence[Object], left_out: Mapping[str, int]) -> Object:
     """The status with as many instances as fit, those that need attention first; `left_out` is left out in any case."""
     most = min(MAX_INSTANCES, len(instances))
+    ranked = sorted(range(len(instances)), key=lambda index: (instances[index]["state"] in _QUIET, index))
     while True:
-        ranked = sorted(range(len(instances)), key=lambda index: (instances[index]["state"] in _QUIET, index))
-        status["instances"] = [instances[index] for index in sorted(ranked[:most])]
-        status["leftOut"] = _without_empty({"instances": len(instances) - most, **left_out})
-        if not status["leftOut"]:
-            del status["leftOut"]
-        if not most or len(msgspec.json.encode(status)) <= MAX_BYTES:
-            return status
+        shown = {"instances": [instances[index] for index in sorted(ranked[:most])]}
+        missing = {"leftOut": _without_empty({"instances": len(instances) - most, **left_out})}
+        fitted = status | shown | _without_empty(missing)
+        if not most or len(msgspec.json.encode(fitted)) <= MAX_BYTES:
+            return fitted
         most //= 2
 
 
@@ -149,15 +149,6 @@ def _counts(counts: Mapping[str, int]) -> Object:
     return {name[:MAX_NAME]: counts[name] for name in list(counts)[:MAX_GROUPS]}
 
 
-def _ratio(index: int, counts: Mapping[str, int]) -> Object:
-    return {"index": index, "counts": _counts(counts)}
-
-
-def _groups_to_show(plan: Plan) -> list[str]:
-    """Groups by name; if there are too many, those with jobs first."""
-    return sorted(sorted(plan.groups, key=lambda name: (not plan.groups[name].live, name))[:MAX_GROUPS])
-
-
 def _group(name: str, plan: Plan) -> Object:
     """The counts of a group. `admit` and `revoke` are not shown: they are plans, not the present state."""
     group = plan.groups[name]
@@ -178,7 +169,7 @@ def _warnings(plan: Plan) -> list[Object]:
 def _instances(report: ServiceReport, before: Object, now: str) -> list[Object]:
     known = {(found["uid"], found["state"], found["reason"]): found["since"] for found in before.get("instances") or ()}
     instances = {instance.uid: instance for instance in report.service.instances}
-    shown = []
+    shown: list[Object] = []
     for verdict in report.plan.verdicts:
         instance = instances.get(verdict.uid)
         nodes = sorted({node for node, _ in instance.seats}) if instance is not None else []

@@ -219,8 +219,7 @@ def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> I
     yield from label_findings(labels, what)
     rule, group = labels.get(RULE_LABEL), labels.get(GROUP_LABEL)
     groups = groups_of(namespace, rule) if isinstance(rule, str) and rule and group else None
-    unknown = group_finding(str(group), groups) if groups else None
-    if unknown is not None:
+    if groups and (unknown := group_finding(str(group), groups)) is not None:
         yield unknown
 
 

@@ -110,8 +110,8 @@ def test_gauges_always_are_the_sum_over_the_newest_plans(history: list[tuple[int
 
 def test_writes_and_dropped_reports_are_counted_by_label() -> None:
     metrics = Metrics()
-    metrics.writes.labels("create", "pods", "ok").inc()
-    metrics.writes.labels("create", "pods", "ok").inc()
+    metrics.write("create", "pods", "ok")
+    metrics.write("create", "pods", "ok")
     metrics.reports_dropped.labels("event", "spam").inc()
     assert value(metrics, "scaler_writes_total", verb="create", resource="pods", outcome="ok") == 2
     assert value(metrics, "scaler_reports_dropped_total", kind="event", cause="spam") == 1
@@ -128,8 +128,7 @@ def test_what_others_count_is_read_at_the_scrape() -> None:
 
 def test_a_pass_is_counted_and_timed() -> None:
     metrics = Metrics()
-    metrics.plan_seconds.observe(0.002)
-    metrics.pass_seconds.observe(0.003)
+    metrics.passed(plan_seconds=0.002, pass_seconds=0.003)
     assert value(metrics, "scaler_passes_total") == value(metrics, "scaler_plan_duration_seconds_count") == 1
     assert value(metrics, "scaler_pass_duration_seconds_sum") == 0.003
 
