@@ -12,12 +12,6 @@ from tests.decide.packing import packs
 from tests.decide.small_worlds import Shape, State
 
 
-def serving(of: Shape, s: State) -> int:
-    """How many services serve."""
-    at = Facts(of, s)
-    return sum(map(at.serves, at.teams))
-
-
 def wrong(of: Shape, states: list[State], decide: Callable[[State], Decision]) -> set[str]:
     """States that lead only to each other. What waits in all of them though it could go."""
     if len({tuple(tuple(p for p in inst.pods if p[0] in "srt") for inst in s.insts) for s in states}) > 1:

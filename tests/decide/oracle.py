@@ -6,32 +6,18 @@ Each function is a sentence of the contract, so where decision and oracle differ
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from scaler.decide.memory import ServiceMemory, Turns
-from scaler.decide.world import Instance, Reason, State, World
-from tests.decide.contract import attainable, covers, target_of
-from tests.decide.oracle_instance import (
-    Seen,
-    affordable,
-    age,
-    barred,
-    counts_as_running,
-    has_no_slot,
-    is_in_flight,
-    is_live,
-    is_partial,
-    is_passing,
-    is_ready_to_go,
-    remembered,
-    state,
-)
+from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
+from scaler.decide.world import Instance, Policy, Reason, Service, State, Warning, World
+from scaler.rules.rule import CountsFrom
+from tests.decide.contract import Counts, attainable, covers, limited, target_of
 
 Instances = list[Instance]
-Slots = dict[str, Instances]
-"""Instances by group."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +30,7 @@ class Judgement:
     complete_pods: frozenset[str] = frozenset()
     """Instances with live pods that get their missing or gated members."""
     revoke: frozenset[str] = frozenset()
-    tidy: frozenset[str] = frozenset()
-    """Held instances whose PodGroup goes, because the scheduler would keep room for it."""
+    """With held instances whose PodGroup goes, because the scheduler would keep room for it."""
     held: dict[str, Reason] = field(default_factory=dict)
     """Why each held instance that is not admitted now is held."""
     drain: frozenset[str] = frozenset()
@@ -53,6 +38,32 @@ class Judgement:
     """Surplus that stays because its job has too few restarts left."""
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Per group: running and in flight."""
+
+
+class Seen(NamedTuple):
+    """The one service of a world, and what the decision about it depends on."""
+
+    service: Service
+    memory: ServiceMemory
+    now: float
+    policy: Policy
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        return self.service.instances
+
+    @property
+    def full(self) -> list[Counts]:
+        """Ratios of the rule; empty where there is none."""
+        return [ratio.counts for ratio in self.service.rule.ratios] if self.service.rule else []
+
+    @property
+    def ratios(self) -> list[Counts]:
+        """As if the larger ones were not there, where fewer instances are wanted."""
+        return limited(self.full, self.service.replicas) if self.full else []
+
+
+# the service
 
 
 def judge(world: World) -> Judgement:
@@ -79,7 +90,8 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     index, complete = target_of(ratios, {group: len(run[group]) for group in groups}, live)
     said = index + len(seen.full) - len(ratios) if seen.service.replicas else -1
     target = {group: ratios[index].get(group, 0) for group in groups}
-    occupied = {group: counted(placed[group], target[group], seen) for group in groups}
+    # A pair counts once, as far as that keeps the group within its target.
+    occupied = {group: sorted((slots(placed[group], seen), target[group], len(placed[group])))[1] for group in groups}
     running = {group: min(len(run[group]), occupied[group]) for group in groups}
     counts = {group: (running[group], occupied[group] - running[group]) for group in groups}
     serves = covers(running, ratios[-1])
@@ -93,7 +105,7 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     in_slots = {group: placed[group] + [one for one in healed[group] if has_no_slot(one, seen)] for group in groups}
     given = {group: give_slots(held, group, seen, in_slots[group], target[group]) for group in groups}
     chosen = [one for group in groups for one in given[group]]
-    ready = [one for one in chosen if is_ready_to_go(one)]
+    ready = [one for one in chosen if one.made_by_us or one.gated]
     # An instance whose creation, or release, was refused is tried again alone: its partners go when it has pods.
     refused = [] if serves else [one for one in ready if remembered(one, seen).refused]
     admit = frozenset(one.uid for one in refused[:1] or ready)
@@ -110,19 +122,19 @@ def with_rule(seen: Seen, states: dict[str, State]) -> Judgement:
         if one in ready
         else Reason.WAITING_FOR_SCHEDULER
         if one in chosen
-        else barred(one, seen) or waiting(one, seen, in_slots, held, given)
+        else barred(one, seen) or waiting(one, seen, in_slots[one.group or ""], held, given[one.group or ""])
         for one in held
         if one.uid not in admit
     }
     left_over = [one for one in held if one.leftovers and one.made_by_us and not one.label_problem]
+    taken_back = [one for one in going if affordable(one, seen)] + [one for one in left_over if one.uid not in admit]
     return replace(
         found,
         admit=admit,
         complete_pods=frozenset(one.uid for group in groups for one in healed[group] if one not in going_down),
         drain=frozenset(one.uid for one in going_down),
-        revoke=frozenset(one.uid for one in going if affordable(one, seen)),
+        revoke=frozenset(one.uid for one in taken_back),
         unaffordable=frozenset(one.uid for one in staying),
-        tidy=frozenset(one.uid for one in left_over if one.uid not in admit),
         held=reasons,
     )
 
@@ -181,11 +193,6 @@ def slots(placed: Instances, seen: Seen) -> int:
     return len(placed) - pairs(placed, seen)
 
 
-def counted(placed: Instances, target: int, seen: Seen) -> int:
-    """A pair counts once, as far as that keeps the group within its target."""
-    return sorted((slots(placed, seen), target, len(placed)))[1]
-
-
 def passing(seen: Seen, group: str) -> int:
     """Live instances beyond what owners in the middle of a rollout are to have; without that, one of each pair."""
     found = 0
@@ -220,7 +227,7 @@ def may_stay(one: Instance, placed: Instances, target: int, seen: Seen) -> bool:
 def give_slots(held: Instances, group: str, seen: Seen, placed: Instances, target: int) -> Instances:
     """In order, those that can go at once first; a held one whose pods are yet to come keeps what is left."""
     given: Instances = []
-    for one in sorted(oldest(held, group, seen), key=lambda one: not is_ready_to_go(one)):
+    for one in sorted(oldest(held, group, seen), key=lambda one: not (one.made_by_us or one.gated)):
         if may_join(one, [*placed, *given], target, seen):
             given.append(one)
     return given
@@ -228,28 +235,24 @@ def give_slots(held: Instances, group: str, seen: Seen, placed: Instances, targe
 
 def without_rule(seen: Seen, states: dict[str, State]) -> Judgement:
     """Jobs that name no rule have nothing to wait for: ours are created whole at once, and healed like any other."""
-    found = Judgement(complete=True, states=states)
     if seen.service.assumed:
-        return found
+        return Judgement(complete=True, states=states)
     barriers = {
         one.uid: barred(one, seen) if one.made_by_us else one.label_problem or Reason.NOT_SERVED
         for one in seen.instances
         if states[one.uid] is State.HELD
     }
-    return replace(
-        found,
-        admit=frozenset(uid for uid, barrier in barriers.items() if barrier is None),
-        complete_pods=frozenset(one.uid for one in seen.instances if one.made_by_us and is_partial(one, seen)),
-        held={uid: barrier for uid, barrier in barriers.items() if barrier is not None},
-    )
+    admit = frozenset(uid for uid, barrier in barriers.items() if barrier is None)
+    partial = frozenset(one.uid for one in seen.instances if one.made_by_us and is_partial(one, seen))
+    held = {uid: barrier for uid, barrier in barriers.items() if barrier is not None}
+    return Judgement(complete=True, states=states, admit=admit, complete_pods=partial, held=held)
 
 
-def waiting(one: Instance, seen: Seen, in_slots: Slots, held: Instances, given: Slots) -> Reason:
+def waiting(one: Instance, seen: Seen, placed: Instances, held: Instances, given: Instances) -> Reason:
     """Above the largest ratio, counting those before it in the queue; else it waits for its turn."""
     group = one.group or ""
-    before = [*in_slots[group], *given[group]]
-    queue = [other for other in oldest(held, group, seen) if other not in given[group]]
-    number = slots(before, seen) + queue.index(one)
+    queue = [other for other in oldest(held, group, seen) if other not in given]
+    number = slots([*placed, *given], seen) + queue.index(one)
     if number >= seen.full[0].get(group, 0):
         return Reason.NOT_IN_RATIO
     if number >= seen.ratios[0].get(group, 0):
@@ -260,11 +263,10 @@ def waiting(one: Instance, seen: Seen, in_slots: Slots, held: Instances, given: 
 def heal(seen: Seen, group: str, placed: Instances, target: int) -> Instances:
     """Missing members come back while running + in flight stays within the target, counting the instance itself."""
     healed: Instances = []
-    for one in sorted((one for one in seen.instances if one.group == group), key=age):
+    for one in sorted((one for one in seen.instances if one.group == group and is_partial(one, seen)), key=age):
         in_slots = [*placed, *(other for other in healed if has_no_slot(other, seen))]
-        joins = has_no_slot(one, seen)
-        may = may_join(one, in_slots, target, seen) if joins else may_stay(one, in_slots, target, seen)
-        if may and is_partial(one, seen):
+        may = may_join if has_no_slot(one, seen) else may_stay
+        if may(one, in_slots, target, seen):
             healed.append(one)
     return healed
 
@@ -289,3 +291,117 @@ def oldest(held: Instances, group: str, seen: Seen) -> Instances:
     """Those that have not had their turn go first."""
     queue = [one for one in sorted(held, key=age) if one.group == group and not barred(one, seen)]
     return sorted(queue, key=lambda one: remembered(one, seen).turns is not Turns.NONE)
+
+
+# one instance
+
+
+def state(one: Instance, seen: Seen) -> State:
+    return next(state for state, holds in STATES.items() if holds(one, seen))
+
+
+def troubled(one: Instance, seen: Seen) -> bool:
+    memory = remembered(one, seen)
+    restarted = memory.restarts >= 0 and one.restarts > memory.restarts
+    lately = memory.restarted_at > 0 and seen.now - memory.restarted_at < seen.policy.stable_after
+    return bool(one.crashing or one.faulty or one.ended or one.terminating) or restarted or lately
+
+
+STATES: dict[State, Callable[[Instance, Seen], bool]] = {
+    State.FINISHED: lambda one, _: one.owner_finished,
+    State.TERMINATING: lambda one, _: one.owner_deleting or (one.pods == 0 and one.terminating > 0),
+    State.HELD: lambda one, _: one.pods == one.gated,
+    State.RUNNING: lambda one, s: one.pods == one.running == one.expected and not troubled(one, s),
+    State.BROKEN: lambda one, s: one.bound > 0 and (lost_some(one, s) or troubled(one, s) or never_ran(one, s)),
+    State.STARTING: lambda one, _: one.pods == one.bound == one.expected,
+    State.ADMITTED: lambda *_: True,
+}
+
+
+def lost_some(one: Instance, seen: Seen) -> bool:
+    """Others may take their time to make the rest, counted from the newest pod; some wait for the first to be ready."""
+    if one.pods >= one.expected:
+        return False
+    in_time = one.more_to_come or seen.now - one.newest < seen.policy.minimum_timeout
+    return one.made_by_us or not in_time
+
+
+def never_ran(one: Instance, seen: Seen) -> bool:
+    """It has been bound for the start timeout, as far as we saw it; or its first pods have, and its owner waits."""
+    since = remembered(one, seen).bound_since
+    waits = one.more_to_come or one.bound == one.pods == one.expected > one.running
+    return waits and since > 0 and seen.now - since >= seen.policy.start_timeout
+
+
+def remembered(one: Instance, seen: Seen) -> InstanceMemory:
+    return seen.memory.instances.get(one.uid, InstanceMemory())
+
+
+def counts_as_running(one: Instance, seen: Seen) -> bool:
+    found = state(one, seen)
+    if seen.service.options.counts_from is CountsFrom.BOUND:
+        return found in (State.RUNNING, State.STARTING)
+    ready = one.ready >= one.expected or seen.service.options.counts_from is not CountsFrom.READY
+    return found is State.RUNNING and ready
+
+
+def is_in_flight(one: Instance, seen: Seen) -> bool:
+    found = state(one, seen)
+    since = remembered(one, seen).broken_since or seen.now
+    in_grace = found is State.BROKEN and seen.now - since < seen.policy.broken_grace
+    occupies = in_grace or found in (State.ADMITTED, State.STARTING, State.RUNNING)
+    return occupies and not counts_as_running(one, seen)
+
+
+def is_live(one: Instance, seen: Seen) -> bool:
+    """What no pods can be made of is not live."""
+    spoilt = bool(one.faults) and state(one, seen) is State.HELD
+    return not (one.owner_deleting or one.owner_finished or spoilt)
+
+
+def has_no_slot(one: Instance, seen: Seen) -> bool:
+    return not (is_in_flight(one, seen) or counts_as_running(one, seen))
+
+
+def is_passing(one: Instance, seen: Seen) -> bool:
+    return one.outdated and one.owner != "" and counts_as_running(one, seen)
+
+
+def is_partial(one: Instance, seen: Seen) -> bool:
+    """It has live pods, and lacks members or what belongs to them (those still terminating are not missing yet). What
+    others make can only be released."""
+    unmade = one.stripped or one.pods + one.terminating < one.expected
+    lacks = one.gated > 0 or one.misplaced or (one.made_by_us and unmade)
+    alive = state(one, seen) not in (State.HELD, State.TERMINATING, State.FINISHED)
+    return lacks and alive and not one.label_problem and not one.faults
+
+
+def affordable(one: Instance, seen: Seen) -> bool:
+    if one.budget is None:
+        return True
+    reserve = seen.policy.restart_reserve
+    return one.budget.limit - one.budget.used > (max(one.budget.limit / 2, 2) if reserve == -1 else reserve)
+
+
+def barred(one: Instance, seen: Seen) -> Reason | None:
+    """What keeps this instance from being admitted whatever the counts are."""
+    problem = seen.service.problem.kind if seen.service.problem else Warning.RULE_MISSING
+    memory = remembered(one, seen)
+    refused = memory.refused and seen.now < memory.refused_until and one.generation == memory.refused_generation
+    causes = {
+        one.label_problem: one.label_problem is not None,
+        Reason(problem.value): not seen.full and seen.service.key.rule != "",
+        Reason.GROUP_UNKNOWN: bool(seen.full) and one.group not in seen.full[0],
+        Reason.PAUSED: seen.service.options.paused and bool(seen.full),
+        Reason.JOB_INVALID: bool(one.faults),
+        Reason.NAME_TAKEN: bool(one.name_taken),
+        Reason.CREATE_REFUSED: bool(refused),
+    }
+    return next((reason for reason, applies in causes.items() if applies), None)
+
+
+def age(one: Instance) -> tuple[object, ...]:
+    """Outdated revisions last; oldest job first, then natural name order: p2 before p10."""
+    words = enumerate(re.split(r"(\d+)", one.name))
+    name = [(0, int(word), "") if index % 2 else (1, 0, word) for index, word in words]
+    return one.outdated, one.created, name

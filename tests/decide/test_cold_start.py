@@ -16,7 +16,6 @@ import pytest
 from scaler.decide.decide import DecisionCache, decide
 from tests.builders import NOW
 from tests.decide.facts import Facts
-from tests.decide.liveness import serving
 from tests.decide.seen import act, view
 from tests.decide.small_worlds import GATED, NOT_THERE, Shape, State, free, initial, shape
 from tests.parts import short_and_long
@@ -78,7 +77,8 @@ def when_they_serve(start: Start, *, alone: bool) -> list[int]:
             before, s = s, act(of, s, decide(world, cache))
             if before.insts == s.insts:
                 break
-        count = serving(of, s)
+        at = Facts(of, s)
+        count = sum(map(at.serves, at.teams))
         times += [time] * (count - len(times))
     return times
 

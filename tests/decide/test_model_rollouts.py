@@ -21,7 +21,7 @@ from scaler.decide.invariants import violations
 from scaler.decide.world import Admit, Instance, Revoke
 from tests.builders import NOW, instance, service, world
 from tests.decide.graph import ends
-from tests.decide.owners import pod, start
+from tests.decide.test_rollouts import pod, start
 
 Chosen = dict[type[Admit | Revoke], set[str]]
 """Uids by what is done."""

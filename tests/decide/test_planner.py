@@ -37,7 +37,7 @@ def test_decision_and_oracle_agree(world: World) -> None:
     }
     assert uids(made, Admit) == judged.admit
     assert uids(made, Complete) == judged.complete_pods
-    assert uids(made, Revoke) == judged.revoke | judged.tidy
+    assert uids(made, Revoke) == judged.revoke
     assert uids(made, Evict) == judged.drain
     reasons = {one.uid: one.reason for one in made.verdicts}
     assert {uid: reasons[uid] for uid in judged.held} == judged.held
