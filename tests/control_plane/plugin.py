@@ -148,8 +148,9 @@ def fresh_plane(pytestconfig: pytest.Config, tmp_path: Path, programs_needed: No
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        tails = [program.tail() for plane in ControlPlane.running for program in plane.programs.values()]
-        report.sections.append(("the control plane's logs", "\n".join(tails)))
+        for plane in ControlPlane.running:
+            tails = "\n".join(program.tail() for program in plane.programs.values())
+            report.sections.append(("the control plane's logs", tails))
         # It may have left anything behind: it is run again on a fresh plane, and so is the rest of its tests.
         if planned := _planned_of(item):
             fresh = replace(planned)
