@@ -21,9 +21,10 @@ from scaler.kube.api import LEASES, PODS, KubeApi, Page, Resource, WatchEvent
 from scaler.kube.errors import ForbiddenError, status_error
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import START, World
+from scaler.sim.stories.play import START
 from scaler.sim.stories.scenario import Event, Scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
+from scaler.sim.stories.world import World
 from scaler.tools.simulation.scenario_file import load_scenario
 from tests.held import held
 from tests.jobs import NAMESPACE, rule_config_map

@@ -23,9 +23,10 @@ from scaler.sim.actors.faulty_api import Curses, FaultyApi
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.list_watch import Seen as SeenEvent
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import ADMISSION, START, World, real_controller, settings_of, silence_logs
+from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
+from scaler.sim.stories.world import World
 from tests.chaos.replica import Life
 from tests.chaos.view import View
 from tests.chaos.witness import Played, Witness

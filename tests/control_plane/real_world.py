@@ -22,13 +22,12 @@ from scaler.settings import Settings
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import FaultyApi
 from scaler.sim.actors.mindie import MindIEController
-from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stand_in import StandIn
 from scaler.sim.apiserver.crds import definitions
-from scaler.sim.stories.play import World
 from scaler.sim.stories.recorder import Recorder
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
+from scaler.sim.stories.world import World
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.proxy import Fault, Proxy, proxied, status
 from tests.control_plane.scaler_process import ACCOUNT, ALONE, LEASE, NAMESPACE, ScalerProcess, install
@@ -139,7 +138,7 @@ class _RealWorld(World):
         return [
             self._recorder,
             _StatusReader(api, self._recorder, self._timeline),
-            GangScheduler(api, period=timing.schedule_period),
+            self._gangs,
             FaultActor(api, clock, detection=timing.fault_detection),
             MindIEController(api, clock, patience=timing.mindie_patience),
         ]

@@ -13,9 +13,10 @@ from scaler.sim import loop
 from scaler.sim.actors import objects
 from scaler.sim.actors.faulty_api import Curse, Curses, Never
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import ADMISSION, START, World, real_controller, settings_of, silence_logs
+from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
+from scaler.sim.stories.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "manifests" / "examples" / "2p1d"

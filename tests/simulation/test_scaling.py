@@ -11,8 +11,9 @@ from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, POD_GROUPS, PODS, Pat
 from scaler.sim import loop
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import START, World, real_controller, silence_logs
+from scaler.sim.stories.play import START, real_controller, silence_logs
 from scaler.sim.stories.timeline import Timeline
+from scaler.sim.stories.world import World
 from tests.simulation.kinds import KINDS, PLAIN_PODS, Kind
 from tests.simulation.kinds_stage import KindsStage, kinds_stage
 from tests.simulation.table_witness import TableWitness

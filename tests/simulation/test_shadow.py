@@ -14,9 +14,10 @@ from scaler.controller import Observer
 from scaler.kube.api import CONFIG_MAPS, KubeApi
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import START, World, silence_logs
+from scaler.sim.stories.play import START, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
+from scaler.sim.stories.world import World
 from scaler.tools.shadow import report_of
 from scaler.tools.shadowing.record import NAME, Record, decode
 from tests.simulation.worlds import A2, EXAMPLE, ROOT

@@ -12,9 +12,10 @@ import pytest
 from scaler.clock import Clock
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import START, World, real_controller, silence_logs
+from scaler.sim.stories.play import START, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
+from scaler.sim.stories.world import World
 from tests.simulation.table_witness import TableWitness
 from tests.simulation.test_motor import SERVICES
 from tests.simulation.worlds import EXAMPLE, failures, scenario

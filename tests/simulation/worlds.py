@@ -10,9 +10,10 @@ from scaler.settings import Mode
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.instances import Condition
-from scaler.sim.stories.play import ADMISSION, START, World, real_controller, settings_of, silence_logs
+from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Sample, Timeline
+from scaler.sim.stories.world import World
 from scaler.tools.simulation.verdicts import judge
 from tests.deployed_operator import deployment
 

@@ -6,6 +6,7 @@ Must not: outlive its caller, or listen anywhere but on loopback.
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import tempfile
 import time
@@ -19,9 +20,10 @@ from scaler.names import GROUP_LABEL, RULE_KEY
 from scaler.sim.apiserver.facade import kubeconfig, serve
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.manifests import read_manifests
-from scaler.sim.stories.play import ADMISSION, World, real_controller, silence_logs
+from scaler.sim.stories.play import ADMISSION, real_controller, silence_logs
 from scaler.sim.stories.scenario import Scenario, Timing
 from scaler.sim.stories.timeline import Timeline
+from scaler.sim.stories.world import World
 from scaler.tools.simulation.screen import Screen
 
 _QUICK = {
@@ -78,22 +80,16 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
     cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
     timeline = Timeline()
     timeline.listener = Screen(out, timeline, live=out.isatty(), paced=False).tell
-    quick = scenario.model_copy(update={"timing": Timing.model_validate(_QUICK), "events": []})
-    world = World(
-        cluster,
-        clock,
-        quick,
-        controller=real_controller(seed, leader_election=True, identity="scaler-demo"),
-        timeline=timeline,
-        seed=seed,
-    )
+    quick = scenario.model_copy(update={"timing": Timing.model_validate(_QUICK), "events": [], "until": math.inf})
+    controller = real_controller(seed, leader_election=True, identity="scaler-demo")
+    world = World(cluster, clock, quick, controller=controller, timeline=timeline, seed=seed)
     async with serve(cluster, port=port) as url:
         objects = [obj for manifests in scenario.manifests for obj in read_manifests(manifests)]
         namespaces = [obj["metadata"]["namespace"] for obj in objects if obj["metadata"].get("namespace")]
         path.write_text(kubeconfig(url, next(iter(namespaces), "default")), encoding="utf-8")  # noqa: ASYNC240 - once, before anything runs
         out.write(hints(path, _shown(scenario.manifests[0]), objects))
         out.flush()
-        await world.live()
+        await world.play()
 
 
 def _shown(path: Path) -> Path:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from scaler.clock import Clock
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import ADMISSION, World, real_controller, settings_of, silence_logs
+from scaler.sim.stories.play import ADMISSION, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
+from scaler.sim.stories.world import World
 from scaler.tools.cluster.view import Cluster
 from scaler.tools.page import server
 from scaler.tools.page.guard import new_token

@@ -1,11 +1,13 @@
-"""Performs the events of a scenario. All events but faults of the controller itself go through KubeApi.
+"""The world of a scenario: nodes, stand-ins, the controller and what happens to them, from the start to the end.
 
-Must not: know the time of an event (scaler.sim.stories.play) or judge its effect.
+All events but faults of the controller itself go through KubeApi.
+Must not: judge (scaler.tools.simulation.verdicts), or touch files but manifests and rules.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,21 +15,29 @@ from typing import Any
 
 from scaler.clock import Clock
 from scaler.controller import Observer
-from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, KubeApi, PatchType
-from scaler.kube.errors import KubeError, NotFoundError
+from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, QUEUES, KubeApi, PatchType
+from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
-from scaler.sim.actors.devices import put, report_chips, report_node, report_switch
-from scaler.sim.actors.faulty_api import FaultyApi
-from scaler.sim.actors.kubelet import exit_pod
-from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node
+from scaler.sim.actors.clusterd import ClusterD
+from scaler.sim.actors.collector import GarbageCollector
+from scaler.sim.actors.devices import DevicePlugin, put, report_chips, report_node, report_switch
+from scaler.sim.actors.faults import FaultActor
+from scaler.sim.actors.faulty_api import Curses, FaultyApi
+from scaler.sim.actors.kubelet import Kubelet, exit_pod
+from scaler.sim.actors.mindie import MindIEController
+from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, add_node, change_node
+from scaler.sim.actors.operator import AscendOperator
+from scaler.sim.actors.owners import owners
 from scaler.sim.actors.placement import natural
 from scaler.sim.actors.scheduler import GangScheduler
+from scaler.sim.actors.stand_in import Actor
+from scaler.sim.load.service import LoadedService
 from scaler.sim.stories import scenario
 from scaler.sim.stories.instances import instance_of
-from scaler.sim.stories.manifests import KINDS, ManifestError, apply, delete, read_manifests
+from scaler.sim.stories.manifests import KINDS, ManifestError, apply, copied, delete, read_manifests
 from scaler.sim.stories.recorder import Recorder
-from scaler.sim.stories.timeline import MomentKind
+from scaler.sim.stories.timeline import MomentKind, Timeline
 
 _FATES = {
     NodeFate.NOT_READY: "stops answering",
@@ -58,29 +68,131 @@ RunController = Callable[[KubeApi, Clock, Observer], Coroutine[Any, Any, None]]
 """Runs the controller until cancelled; raises when it dies."""
 
 
-class Happenings:
-    """`controller_api` is the view of the API that the controller gets and faults can spoil.
+class World:
+    """One scenario on one cluster. `seed` decides every random duration and every free choice of a stand-in.
 
+    `controller_api` is what the controller gets, with the API faults of the scenario; by default a view of the `api`.
     The recorder gets the words about an event before the event, so that the timeline shows causes before effects.
     """
 
-    scheduler: GangScheduler
-    """Of the cluster, before the first event."""
-
     def __init__(
-        self, api: KubeApi, clock: Clock, specs: dict[str, NodeSpec], *,
-        recorder: Recorder, controller: RunController, controller_api: FaultyApi,
+        self, api: KubeApi, clock: Clock, what: scenario.Scenario, *, controller: RunController, timeline: Timeline,
+        seed: int, controller_api: FaultyApi | None = None,
     ) -> None:  # fmt: skip
         self._api = api
         self._clock = clock
-        self._specs = specs
-        self._recorder = recorder
-        self._controller_api = controller_api
+        self._scenario = what
+        self._specs = node_specs(what.nodes)
+        self._seed = seed
+        self._timeline = timeline
+        ungoverned = {load.namespace: load.job_id for load in what.load if load.ungoverned}
+        self._recorder = Recorder(api, clock, timeline, ungoverned)
+        self._curses = Curses(what.curse, lambda: self._recorder.elapsed)
+        period = what.timing.schedule_period
+        self._gangs = GangScheduler(api, period=period, seed=seed, cursed=self._curses)
+        self._controller_api = controller_api or FaultyApi(api, self._curses, seed=seed)
         self._run = controller
         self._running: asyncio.Task[None] | None = None
         self._event: scenario.Event | None = None
 
-    async def perform(self, event: scenario.Event) -> None:
+    async def play(self) -> None:
+        """Run from the empty cluster to the end of the scenario; `timeline` is complete afterwards."""
+        async with asyncio.TaskGroup() as group:
+            self._recorder.start()
+            tasks = [group.create_task(actor.run(), name=type(actor).__name__) for actor in self._actors()]
+            try:
+                await self._begin()
+                await self._unfold()
+            finally:
+                await self._steer("stop")
+                for task in tasks:
+                    task.cancel()
+        for curse in self._curses.unmet:
+            self._recorder.say(MomentKind.WARNING, f"the curse of {curse.of} (never {curse.never}) met no object")
+        for load in self._scenario.load:
+            if load.service not in self._timeline.samples:
+                words = f"there was no service {load.service}: all its requests are lost"
+                self._recorder.say(MomentKind.WARNING, words)
+        self._timeline.end = self._scenario.until
+
+    async def _begin(self) -> None:
+        """Start nodes, controller, manifests, in this order. A refusal is recorded as a failure."""
+        for spec in self._specs.values():
+            await add_node(self._api, spec)
+        about = {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": {"name": "default"}}
+        with contextlib.suppress(AlreadyExistsError):
+            await self._api.create(QUEUES, None, {**about, "spec": {"weight": 1}})
+        await self._start()
+        for path in self._scenario.manifests:
+            await self._bring([path])
+        for at, copies, namespace in self._arrivals():
+            if not at:
+                await self._bring(copies.manifests, namespace, copies.replace)
+
+    async def _start(self) -> None:
+        await self._steer("start")
+
+    def _actors(self) -> Sequence[Actor]:
+        timing = self._scenario.timing
+        api, clock, curses = self._api, self._clock, self._curses
+        making = FaultyApi(api, curses, owner=True)
+        return [
+            self._recorder,
+            self._gangs,
+            DevicePlugin(api),
+            Kubelet(api, clock, timings=timing, seed=self._seed, cursed=curses),
+            ClusterD(api),
+            FaultActor(api, clock, detection=timing.fault_detection),
+            MindIEController(
+                api, clock, patience=timing.mindie_patience, beside=self._scenario.ascend_operator,
+                say=partial(self._recorder.say, MomentKind.INSTANCE),
+            ),
+            NodeLifecycle(api, clock, eviction=timing.eviction),
+            GarbageCollector(api),
+            *owners(making),
+            *(LoadedService(api, load, self._timeline, self._recorder) for load in self._scenario.load),
+            *([AscendOperator(making, clock, cursed=curses)] if self._scenario.ascend_operator else []),
+        ]  # fmt: skip
+
+    def _arrivals(self) -> list[tuple[float, scenario.Copies, str]]:
+        return [(at, copies, namespace) for copies in self._scenario.copies for at, namespace in copies.arrivals()]
+
+    async def _leave(self, copies: scenario.Copies, namespace: str) -> None:
+        """Delete the copy, except for cluster-scoped objects, which all copies share."""
+        self._recorder.say(MomentKind.EVENT, f"kubectl delete {namespace}")
+        objs = [obj for path in copies.manifests for obj in read_manifests(path, copies.replace)]
+        for obj in copied(objs, namespace):
+            if "namespace" in obj["metadata"]:
+                await delete(self._api, obj)
+
+    async def _bring(self, paths: Sequence[Path], namespace: str = "", replace: dict[str, str] | None = None) -> None:
+        """Apply the manifests, unchanged or as a copy in this namespace."""
+        words = namespace or f"-f {paths[0].name}"
+        self._recorder.say(MomentKind.EVENT, f"kubectl apply {words}")
+        try:
+            objs = [obj for path in paths for obj in read_manifests(path, replace)]
+            objs = copied(objs, namespace) if namespace else objs
+            skipped = [f"{obj['kind']} {objects.name(obj)}" for obj in objs if not await apply(self._api, obj)]
+        except (ManifestError, KubeError) as error:
+            self._recorder.say(MomentKind.FAILURE, f"kubectl apply {words} failed: {error}")
+            return
+        if skipped:
+            self._recorder.say(MomentKind.WARNING, f"left out, not known to the simulation: {', '.join(skipped)}")
+
+    async def _unfold(self) -> None:
+        happening: list[tuple[float, partial[Awaitable[None]]]]
+        happening = [(event.at, partial(self._perform, event)) for event in self._scenario.events]
+        for at, copies, namespace in self._arrivals():
+            if at:
+                happening.append((at, partial(self._bring, copies.manifests, namespace, copies.replace)))
+            if copies.lasting is not None and at + copies.lasting <= self._scenario.until:
+                happening.append((at + copies.lasting, partial(self._leave, copies, namespace)))
+        for at, happen in sorted(happening, key=lambda pair: pair[0]):
+            await asyncio.sleep(max(0.0, at - self._recorder.elapsed))
+            await happen()
+        await asyncio.sleep(max(0.0, self._scenario.until - self._recorder.elapsed))
+
+    async def _perform(self, event: scenario.Event) -> None:
         """Perform an event: the method has the name of the action. An impossible event is recorded as a failure."""
         self._event = event
         try:
@@ -92,7 +204,7 @@ class Happenings:
         event = self._event
         self._recorder.say(MomentKind.EVENT, (event and event.note) or words, subject=event.name if event else "")
 
-    async def steer(self, what: scenario.ControllerEvent) -> None:
+    async def _steer(self, what: scenario.ControllerEvent) -> None:
         """Stop or start the controller, or one after the other; no effect if it is in that state already."""
         if what != "start" and self._running is not None:
             task, self._running = self._running, None
@@ -200,14 +312,11 @@ class Happenings:
 
     async def _controller(self, what: scenario.ControllerEvent) -> None:
         self._announce(f"the scaler: {_STEERING[what]}")
-        await self.steer(what)
+        await self._steer(what)
 
     async def _scheduler(self, turn: scenario.SchedulerEvent) -> None:
         self._announce(f"the scheduler: {'stops' if turn == 'stopped' else 'goes on'}")
-        if turn == "stopped":
-            self.scheduler.stop()
-        else:
-            self.scheduler.resume()
+        (self._gangs.stop if turn == "stopped" else self._gangs.resume)()
 
     async def _mark(self, words: str) -> None:
         self._announce(words)
