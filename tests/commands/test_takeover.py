@@ -112,7 +112,7 @@ def test_a_cluster_without_jobs_has_nothing_to_take_over() -> None:
     assert "There is no AscendJob" in printed(report())
 
 
-# the check itself, beyond what tests/simulation/test_takeover.py plays
+# the check itself, beyond what tests/simulation/test_takeover_check.py plays
 
 
 def test_what_the_scaler_runs_already_is_safe_and_needs_nothing() -> None:

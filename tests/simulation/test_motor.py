@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
+from scaler.settings import Mode
 from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
-from tests.simulation.worlds import BESIDE, played, scenario
+from tests.deployed_operator import deployment
+from tests.simulation.worlds import ROOT, played, scenario
+
+BESIDE = ROOT / "tests" / "simulation" / "beside.yaml"
+"""The namespace of MindIE Motor, with both labels."""
 
 SERVICE = "mindie/scaling-rule/mindie"
 SERVICES = {
@@ -61,7 +66,7 @@ def test_the_service_starts_loses_nodes_degrades_and_recovers(real_data: Path, n
 @pytest.mark.parametrize("name", SERVICES)
 def test_beside_ascend_operator_it_does_the_same_with_its_files_unchanged(real_data: Path, name: str) -> None:
     story = story_of(name, real_data / "motor" / name, BESIDE, ascend_operator=True)
-    played(story, operator_deployed=True)
+    played(story, before=[deployment()], mode=Mode.AUTO)
 
 
 def kubectl_calls(step: Path, start: float) -> list[dict[str, Any]]:

@@ -6,20 +6,11 @@ import asyncio
 
 import pytest
 
-from scaler.clock import Clock
-from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, POD_GROUPS, PODS, PatchType
-from scaler.sim import loop
+from scaler.kube.api import ELASTIC_SERVICES, PODS, PatchType
 from scaler.sim.actors import objects
-from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import START, real_controller, silence_logs
-from scaler.sim.stories.timeline import Timeline
-from scaler.sim.stories.world import World
 from tests.simulation.kinds import KINDS, PLAIN_PODS, Kind
 from tests.simulation.kinds_stage import KindsStage, kinds_stage
-from tests.simulation.table_witness import TableWitness
-from tests.simulation.test_degrading import SERVICE
 from tests.simulation.test_kinds import run
-from tests.simulation.worlds import scenario
 
 LADDER = ((3, 1), (2, 1), (1, 1))
 every_kind = pytest.mark.parametrize(
@@ -94,39 +85,3 @@ def test_plain_pods_that_nobody_makes_again_are_left_alone() -> None:
             assert set(on.reasons("prefill")) == {"SurplusRunning"}
 
     run(story())
-
-
-def test_what_is_drained_leaves_no_pod_group_and_no_table_that_is_complete_and_comes_back_whole() -> None:
-    """The scaler makes the pods itself: AscendJobs stay, and nothing of them."""
-    silence_logs()
-    seen: list[tuple[int, int, int, int]] = []
-
-    async def main() -> TableWitness:
-        clock = Clock(START)
-        cluster = SimCluster(clock, seed=0)
-        witness = TableWitness(cluster, clock)
-        what = scenario(4, SERVICE, until="12m")
-        world = World(cluster, clock, what, controller=real_controller(0), timeline=Timeline(None), seed=0)
-
-        async def wants() -> None:
-            for number in (1_000_000, 2, 0, 3):
-                for found in cluster.peek(ELASTIC_SERVICES):
-                    patch, name = {"spec": {"replicas": number}}, objects.name(found)
-                    await cluster.patch(ELASTIC_SERVICES, "mindie", name, patch, patch_type=PatchType.MERGE)
-                await asyncio.sleep(170)
-                complete = list(witness.statuses().values()).count("completed")
-                kinds = (ASCEND_JOBS, PODS, POD_GROUPS)
-                seen.append((*[len(cluster.peek(kind, "mindie")) for kind in kinds], complete))  # type: ignore[arg-type]
-
-        tasks = [asyncio.create_task(one) for one in (witness.run(), wants())]
-        try:
-            await world.play()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        return witness
-
-    witness = loop.run(main(), seed=0)
-    assert witness.wrong == []
-    assert seen == [(3, 3, 3, 3), (3, 2, 2, 2), (3, 0, 0, 0), (3, 3, 3, 3)]

@@ -8,8 +8,9 @@ import pytest
 
 from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
 from tests.parts import short_and_long
-from tests.simulation.worlds import ROOT, SCENARIOS, played
+from tests.simulation.worlds import ROOT, played
 
+SCENARIOS = sorted((ROOT / "tests" / "scenarios").glob("*.yaml"))
 DEMO = ROOT / "manifests" / "examples" / "demo.yaml"
 LONGEST = {
     "cordoned-for-days-blocks-no-free-node", "thirty-services-of-mixed-sizes",

@@ -3,22 +3,149 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scaler.kube.api import ASCEND_JOBS, DEPLOYMENTS, PODS, Object, PatchType
+from scaler.app import run_controller
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NODES, POD_GROUPS, PODS, SERVICES, Object, PatchType
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.actors import objects
-from scaler.sim.stories.manifests import read_manifests
+from scaler.sim.actors.devices import DevicePlugin
+from scaler.sim.actors.operator import NAMESPACE as OPERATORS
+from scaler.sim.apiserver.client import Interceptor, Request
+from scaler.sim.cluster import SimCluster
+from scaler.sim.stories.instances import Condition, census
+from scaler.sim.stories.manifests import apply, read_manifests
 from scaler.sim.stories.play import silence_logs
 from scaler.tools.takeover_check import Report, check
-from tests.simulation.moving import SCALER, Moving, moving
-from tests.simulation.worlds import EXAMPLE
+from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
+from tests.jobs import QUEUE
+from tests.rig import at_work
+from tests.sim.stage import Stage
+from tests.simulation.actors import machines
+from tests.simulation.worlds import A2, A3, EXAMPLE
+
+SCALER, OPERATOR = "scaler", "operator"
+
+
+class _Guard(Interceptor):
+    """Notes every deletion of a pod that has a node: neither of the two may do that."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self.broken: list[str] = []
+        self._cluster = cluster
+
+    async def before(self, request: Request) -> None:
+        if request.verb == "delete" and request.resource == PODS:
+            for pod in self._cluster.peek(PODS, request.namespace):
+                if objects.name(pod) == request.name and objects.node_of(pod) and not objects.ended(pod):
+                    self.broken.append(f"{request.client} deletes {request.name}")
+
+
+class Moving(Stage):
+    """The cluster, with the operator's Deployment at one replica. Every client is known to the audit by its name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guard = _Guard(self.cluster)
+        self._scaler: asyncio.Task[None] | None = None
+
+    # what happens
+
+    async def furnish(self, nodes: int, manifests: Sequence[Path], more: Sequence[Object], *, a3: bool) -> None:
+        names = (f"npu-{number}" for number in range(nodes))
+        await self.nodes(*names, labels=A3 if a3 else A2, npu=16 if a3 else 8)
+        await self.nodes("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500)
+        self.cluster.apply([QUEUE])
+        for path in manifests:
+            for obj in read_manifests(path):
+                await apply(self.cluster, obj)
+        self.cluster.apply(more)
+
+    async def scale_operator(self, replicas: int) -> None:
+        patch = {"spec": {"replicas": replicas}}
+        await self.cluster.patch(DEPLOYMENTS, OPERATORS, DEPLOYMENT, patch, patch_type=PatchType.MERGE)
+
+    def start_scaler(self, **settings: Any) -> None:
+        """Without budgets, whose labels would be among what is written, and with `settings`."""
+        moving = {"mode": "auto", "arbitration": False, "disruption_budgets": False}
+        chosen = Settings(**{"leader_election": False, "http_port": 0, **moving, **settings})
+        api = self.cluster.client(SCALER, self.guard)
+        self._scaler = asyncio.create_task(run_controller(api, chosen, self.clock, seed=0))
+
+    async def stop_scaler(self) -> None:
+        if self._scaler is not None:
+            task, self._scaler = self._scaler, None
+            assert not task.done(), task.exception()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # what there is
+
+    def uids(self) -> dict[str, str]:
+        """Every pod, PodGroup and Service of a job, by kind and name."""
+        return {
+            f"{resource.plural} {objects.name(obj)}": objects.uid(obj)
+            for resource in (PODS, POD_GROUPS, SERVICES)
+            for obj in self.cluster.peek(resource)
+            if objects.owner_uid(obj)
+        }
+
+    def running(self) -> set[str]:
+        """Instances under a rule that run."""
+        found = census(self.cluster.peek(ASCEND_JOBS), self.cluster.peek(PODS), self.cluster.peek(NODES))
+        return {view.name for views in found.values() for view in views if view.condition is Condition.RUNNING}
+
+    def writes(self, client: str, *kinds: str) -> list[str]:
+        """`verb plural name` of what a client wrote to objects of these kinds (plural; default: those of instances)."""
+        wanted = kinds or ("pods", "podgroups", "services")
+        return [
+            f"{write.verb} {write.resource.plural} {write.name}"
+            for write in self.cluster.writes(client)
+            if write.resource.plural in wanted
+        ]
+
+    def tables(self) -> dict[str, tuple[str, str]]:
+        """Of each rank table, by job: status and the ConfigMap's resourceVersion."""
+        return {
+            objects.name(found).removeprefix(RANK_TABLE_PREFIX): (
+                json.loads(found["data"][RANK_TABLE_KEY])["status"],
+                found["metadata"]["resourceVersion"],
+            )
+            for found in self.cluster.peek(CONFIG_MAPS)
+            if objects.name(found).startswith(RANK_TABLE_PREFIX)
+        }
+
+    def last_condition(self, job: str) -> str:
+        """Type and reason of the condition that `kubectl get acjob` shows."""
+        found = next(obj for obj in self.cluster.peek(ASCEND_JOBS) if objects.name(obj) == job)
+        last = objects.status(found)["conditions"][-1]
+        return f"{last['type']} {last['reason']}"
+
+
+@asynccontextmanager
+async def moving(nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: bool = False) -> AsyncIterator[Moving]:
+    """An operator that has brought the manifests' services up, for as long as the block lasts."""
+    on = Moving()
+    on.cluster.apply([deployment()])
+    api = on.cluster.client("world")
+    operator = DeployedOperator(on.cluster.client(OPERATOR, on.guard), on.clock)
+    actors = (*machines(api, on.clock, 0), DevicePlugin(api), operator)
+    async with at_work(*(actor.run() for actor in actors)):
+        await on.furnish(nodes, manifests, more, a3=a3)
+        await asyncio.sleep(240)
+        yield on
+        await on.stop_scaler()
+    assert on.guard.broken == []
+
 
 WHOLE = {"mindie-server-p0", "mindie-server-p1", "mindie-server-d0"}
 DECODE = "mindie-server-d0"
@@ -65,6 +192,17 @@ def group_of(on: Moving, job: str) -> list[str]:
 
 async def checked(on: Moving) -> Report:
     return await check(on.cluster.client("check"), Settings.model_validate({}), on.clock)
+
+
+async def remarks(on: Moving, weight: str) -> dict[str, list[str]]:
+    """Texts by job, "" for the cluster."""
+    report = await checked(on)
+    found = {"": [remark.text for remark in report.remarks if remark.weight == weight]}
+    for job in report.jobs:
+        found[job.name] = [remark.text for remark in job.remarks if remark.weight == weight]
+    assert report.safe == (not any(remark.weight == "blocks" for job in report.jobs for remark in job.remarks)
+                           and not any(remark.weight == "blocks" for remark in report.remarks))  # fmt: skip
+    return {name: texts for name, texts in found.items() if texts}
 
 
 def test_a_service_moves_there_and_back_and_keeps_every_pod_pod_group_and_service() -> None:
@@ -288,140 +426,5 @@ def test_a_running_job_that_the_operator_called_invalid_for_good_is_kept_and_its
             assert (on.uids(), on.last_condition(DECODE)) == (before, "Running JobRunning")
             await lose_and_return(on, DECODE)
             assert on.running() == WHOLE
-
-    run(story())
-
-
-# what the check says where the takeover would not be safe
-
-
-async def remarks(on: Moving, weight: str) -> dict[str, list[str]]:
-    """Texts by job, "" for the cluster."""
-    report = await checked(on)
-    found = {"": [remark.text for remark in report.remarks if remark.weight == weight]}
-    for job in report.jobs:
-        found[job.name] = [remark.text for remark in job.remarks if remark.weight == weight]
-    assert report.safe == (not any(remark.weight == "blocks" for job in report.jobs for remark in job.remarks)
-                           and not any(remark.weight == "blocks" for remark in report.remarks))  # fmt: skip
-    return {name: texts for name, texts in found.items() if texts}
-
-
-async def edit(on: Moving, job: str, path: str, value: Any) -> None:
-    patch = [{"op": "add", "path": path, "value": value}]
-    await on.cluster.patch(ASCEND_JOBS, NAMESPACE, job, patch, patch_type=PatchType.JSON)
-
-
-def test_the_check_foresees_exactly_what_the_scaler_then_writes() -> None:
-    async def story() -> None:
-        async with moving(4, EXAMPLE) as on:
-            on.cluster.apply([spare()])
-            await asyncio.sleep(60)
-            found = await remarks(on, "does")
-            (group,) = group_of(on, "mindie-server-p2")
-            assert set(found) == {"mindie-server-p2"}
-            assert "without a PodGroup" in found["mindie-server-p2"][0]
-            await to_the_scaler(on)
-            assert on.writes(SCALER) == [f"delete {group}"]
-
-    run(story())
-
-
-def test_a_deadline_that_the_operator_never_kept_is_told_before_it_ends_a_running_job() -> None:
-    async def story() -> None:
-        async with moving(3, EXAMPLE) as on:
-            await edit(on, DECODE, "/spec/runPolicy", {"activeDeadlineSeconds": 30})
-            found = await remarks(on, "blocks")
-            assert set(found) == {DECODE}
-            assert "would end at once" in found[DECODE][0]
-
-    run(story())
-
-
-def test_pods_beyond_lowered_replicas_which_the_operator_leaves_are_told_before_they_are_deleted() -> None:
-    async def story() -> None:
-        async with moving(4, EXAMPLE) as on:
-            pod = next(pod for pod in on.cluster.peek(PODS) if objects.name(pod) == f"{DECODE}-master-0")
-            extra = {key: value for key, value in pod["metadata"].items() if key in ("labels", "ownerReferences")}
-            body = {**pod, "metadata": {**extra, "name": f"{DECODE}-worker-0", "namespace": NAMESPACE}}
-            on.cluster.apply([{**body, "apiVersion": "v1", "kind": "Pod"}])
-            found = await remarks(on, "blocks")
-            (told,) = found.pop(DECODE)
-            assert (found, told.endswith(f": {DECODE}-worker-0")) == ({}, True)
-
-    run(story())
-
-
-def test_a_training_job_that_nobody_would_look_after_is_told() -> None:
-    async def story() -> None:
-        async with moving(4, EXAMPLE) as on:
-            training = spare()
-            training["metadata"] |= {"name": "training", "labels": {"framework": "pytorch"}}
-            on.cluster.apply([training])
-            found = await remarks(on, "blocks")
-            assert set(found) == {"training"}
-            assert "nobody replaces its pods" in found["training"][0]
-
-    run(story())
-
-
-def test_a_rule_that_cannot_be_read_is_told_for_the_rule_and_for_every_job_that_names_it() -> None:
-    async def story() -> None:
-        async with moving(3, EXAMPLE) as on:
-            data = {"elastic_scaling.json": '{"version": "1.0", # two\n "elastic_scaling_list": []}'}
-            on.cluster.apply(
-                [{"apiVersion": "v1", "kind": "ConfigMap",
-                  "metadata": {"name": "scaling-rule", "namespace": NAMESPACE}, "data": data}]
-            )  # fmt: skip
-            found = await remarks(on, "blocks")
-            assert "scaling-rule" in found[""][0]
-            assert set(found) - {""} <= WHOLE
-
-    run(story())
-
-
-def test_an_image_that_was_edited_since_the_pods_were_made_differs_and_blocks_nothing() -> None:
-    async def story() -> None:
-        async with moving(3, EXAMPLE) as on:
-            path = "/spec/replicaSpecs/Master/template/spec/containers/0/image"
-            await edit(on, DECODE, path, "mindie:next")
-            assert await remarks(on, "blocks") == {}
-            (told,) = (await remarks(on, "differs"))[DECODE]
-            assert told.endswith("the scaler writes mindie:next")
-            before = on.uids()
-            await to_the_scaler(on)
-            assert on.uids() == before
-
-    run(story())
-
-
-def test_a_pod_without_its_owner_is_told_because_nobody_would_adopt_it() -> None:
-    async def story() -> None:
-        async with moving(3, EXAMPLE) as on:
-            await on.scale_operator(0)
-            patch = [{"op": "remove", "path": "/metadata/ownerReferences"}]
-            await on.cluster.patch(PODS, NAMESPACE, f"{DECODE}-master-0", patch, patch_type=PatchType.JSON)
-            found = await remarks(on, "blocks")
-            assert any("nobody adopts it" in text for text in found[DECODE])
-
-    run(story())
-
-
-def test_whether_an_operator_runs_is_told_but_is_no_obstacle() -> None:
-    async def story() -> None:
-        async with moving(3, EXAMPLE) as on:
-            assert (await checked(on)).operator == "mindx-dl/ascend-operator-manager"
-            await on.scale_operator(0)
-            assert (await checked(on)).operator == ""
-            await on.cluster.delete(DEPLOYMENTS, "mindx-dl", "ascend-operator-manager")
-            assert (await checked(on)).safe
-
-    run(story())
-
-
-def test_the_check_only_reads() -> None:
-    async def story() -> None:
-        async with moving(3, EXAMPLE) as on:
-            await checked(on)
-            assert list(on.cluster.writes("check")) == []
 
     run(story())
