@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.sim.load.autoscaling import Advice, Policy, Scale, by_metric, desired
+from scaler.sim.load.autoscaling import Advice, by_metric, desired
+from scaler.sim.stories.loads import Autoscaler
 
-WIDE = Policy(least=1, most=100)
+
+def policy(**given: Any) -> Autoscaler:
+    return Autoscaler.model_validate({"metrics": [{"of": "queue", "average": 1}], "least": 1, "most": 100, **given})
 
 
-def written(policy: Policy, series: list[float], start: int, *, average: float = 1.0) -> list[int]:
+WIDE = policy()
+
+
+def written(by: Autoscaler, series: list[float], start: int, *, average: float = 1.0) -> list[int]:
     """What it writes every 15 s, where all that is written runs at once."""
     replicas, found = start, list[int]()
     past: tuple[Advice, ...] = ()
     for number, total in enumerate(series):
-        replicas, past = desired(policy, Scale(replicas, replicas), [(total, average)], past, 15.0 * number)
+        replicas, past = desired(by, replicas, replicas, [(total, average)], past, 15.0 * number)
         found.append(replicas)
     return found
 
@@ -41,17 +49,17 @@ def test_replicas_are_the_total_by_the_average_within_the_tolerance(
 
 
 def test_of_several_metrics_the_largest_demand_counts() -> None:
-    assert desired(WIDE, Scale(2, 2), [(2, 1.0), (30, 10.0), (1, 1.0)], (), 0.0)[0] == 3
+    assert desired(WIDE, 2, 2, [(2, 1.0), (30, 10.0), (1, 1.0)], (), 0.0)[0] == 3
 
 
 def test_it_goes_down_to_the_most_that_was_asked_for_in_the_window() -> None:
-    policy = Policy(least=1, most=100, down=60.0)
-    assert written(policy, [8, 5, 3, 3, 3, 3, 3, 3], start=8) == [8, 8, 8, 8, 5, 3, 3, 3]
+    by = policy(down=60.0)
+    assert written(by, [8, 5, 3, 3, 3, 3, 3, 3], start=8) == [8, 8, 8, 8, 5, 3, 3, 3]
 
 
 def test_it_goes_up_at_once_and_with_a_window_to_the_least_of_it() -> None:
     assert written(WIDE, [2, 5], start=2) == [2, 5]
-    assert written(Policy(least=1, most=100, up=30.0), [2, 5, 4, 4], start=2) == [2, 2, 4, 4]
+    assert written(policy(up=30.0), [2, 5, 4, 4], start=2) == [2, 2, 4, 4]
 
 
 def test_it_adds_four_or_as_many_again_at_once() -> None:
@@ -60,20 +68,20 @@ def test_it_adds_four_or_as_many_again_at_once() -> None:
 
 @pytest.mark.parametrize(("specified", "wanted"), [(1_000_000, 8), (1, 2)])
 def test_a_number_outside_least_and_most_is_brought_inside_first(specified: int, wanted: int) -> None:
-    assert desired(Policy(least=2, most=8), Scale(specified, 0), [(5, 1.0)], (), 0.0)[0] == wanted
+    assert desired(policy(least=2, most=8), specified, 0, [(5, 1.0)], (), 0.0)[0] == wanted
 
 
 def test_0_switches_it_off_unless_it_may_go_to_0_itself() -> None:
-    assert desired(Policy(least=1, most=8), Scale(0, 0), [(5, 1.0)], (), 0.0)[0] == 0
-    assert desired(Policy(least=0, most=8), Scale(0, 0), [(5, 1.0)], (), 0.0)[0] == 4
+    assert desired(policy(least=1, most=8), 0, 0, [(5, 1.0)], (), 0.0)[0] == 0
+    assert desired(policy(least=0, most=8), 0, 0, [(5, 1.0)], (), 0.0)[0] == 4
 
 
 @given(st.lists(st.floats(0, 200), max_size=40), st.integers(2, 20), st.sampled_from((0.0, 60.0, 300.0)))
 def test_what_it_writes_stays_within_least_and_most_and_never_falls_below_recent_advice(
     series: list[float], start: int, down: float
 ) -> None:  # fmt: skip
-    policy = Policy(least=2, most=20, down=down)
-    found = written(policy, series, start)
+    by = policy(least=2, most=20, down=down)
+    found = written(by, series, start)
     for number, (before, after) in enumerate(zip([start, *found], found, strict=False)):
         assert 2 <= after <= 20
         if after < before:
@@ -83,4 +91,4 @@ def test_what_it_writes_stays_within_least_and_most_and_never_falls_below_recent
 
 def test_old_advice_is_forgotten() -> None:
     past = tuple(Advice(15.0 * number, 3) for number in range(100))
-    assert len(desired(WIDE, Scale(3, 3), [(3, 1.0)], past, 1500.0)[1]) <= 21
+    assert len(desired(WIDE, 3, 3, [(3, 1.0)], past, 1500.0)[1]) <= 21

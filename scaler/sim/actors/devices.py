@@ -107,9 +107,9 @@ async def report_chips(api: KubeApi, clock: Clock, node: str, chips: Iterable[in
     """The device plugin of `node` reports these chips as faulty, or as healthy again."""
     obj = await api.get(NODES, None, node)
     resource, number = chips_of(obj)
-    before = reported((await api.list(CONFIG_MAPS, DEVICE_NAMESPACE)).items, node).chips
+    before = (await _reported(api, node)).chips
     named = {chip_name(resource, index) for index in chips if index < number}
-    await _write_devices(api, clock, obj, frozenset(before - named if healthy else before | named))
+    await _write_devices(api, clock, obj, before - named if healthy else before | named)
 
 
 async def report_switch(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -> None:
@@ -118,8 +118,7 @@ async def report_switch(api: KubeApi, clock: Clock, node: str, *, healthy: bool)
     fault = {"FaultCode": [] if healthy else ["[0x08520003,na,L2,na]"], "FaultLevel": "" if healthy else "Separate"}
     info: dict[str, Any] = {**fault, "UpdateTime": int(clock.now()), "NodeStatus": status, "FaultTimeAndLevelMap": {}}
     obj = await api.get(NODES, None, node)
-    before = reported((await api.list(CONFIG_MAPS, DEVICE_NAMESPACE)).items, node).chips
-    await _write_devices(api, clock, obj, before, switch=json.dumps(info))
+    await _write_devices(api, clock, obj, (await _reported(api, node)).chips, switch=json.dumps(info))
 
 
 async def report_node(api: KubeApi, clock: Clock, node: str, *, healthy: bool) -> None:
@@ -161,14 +160,16 @@ async def _write_devices(api: KubeApi, clock: Clock, node: Object, faulty: froze
     await _set_allocatable(api, node)
 
 
+async def _reported(api: KubeApi, node: str) -> Reported:
+    places = (DEVICE_NAMESPACE, NODE_NAMESPACE)
+    return reported([cm for place in places for cm in (await api.list(CONFIG_MAPS, place)).items], node)
+
+
 async def _set_allocatable(api: KubeApi, node: Object) -> None:
     """As the kubelet reports to the scheduler: faulty chips are not allocatable."""
     name = objects.name(node)
     resource, number = chips_of(node)
-    documents = [
-        cm for place in (DEVICE_NAMESPACE, NODE_NAMESPACE) for cm in (await api.list(CONFIG_MAPS, place)).items
-    ]
-    faults = reported(documents, name)
+    faults = await _reported(api, name)
     left = 0 if faults.whole else number - len(faults.chips)
     patch = {"status": {"allocatable": {resource: str(left)}}}
     await api.patch(NODES, None, name, patch, patch_type=PatchType.MERGE, subresource="status")

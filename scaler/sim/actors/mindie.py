@@ -14,12 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from scaler.clock import Clock
+from scaler.decide.state import natural
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, KubeApi, Object
 from scaler.kube.errors import KubeError
 from scaler.names import GROUP_LABEL, RULE_KEY
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import exit_pod
-from scaler.sim.actors.placement import natural
 from scaler.sim.actors.stand_in import RETRY, StandIn
 from scaler.sim.stories.instances import service_of
 

@@ -7,19 +7,11 @@ Must not: do I/O or know of gangs and phases (scaler.sim.actors.scheduler).
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
+from scaler.decide.state import natural
 from scaler.kube.api import Object
 from scaler.sim.actors import objects
-
-
-@lru_cache(maxsize=100_000)
-def natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key in which node-2 comes before node-10."""
-    parts = re.findall(r"(\d+)|(\D+)", text)
-    return tuple((0, int(digits), "") if digits else (1, 0, other) for digits, other in parts)
 
 
 class Room:

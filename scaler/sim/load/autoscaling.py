@@ -11,26 +11,8 @@ import math
 from collections.abc import Sequence
 
 import msgspec
-from pydantic import Field
 
-from scaler.sim.stories.fields import Model, Seconds
-
-
-class Policy(Model):
-    """Which numbers of replicas it may write, and how fast."""
-
-    least: int = Field(1, ge=0, le=1_000_000, description="minReplicas")
-    most: int = Field(ge=1, le=1_000_000, description="maxReplicas")
-    tolerance: float = Field(0.1, ge=0, le=1, description="What is off by less is right.")
-    up: Seconds = Field(0.0, description="stabilizationWindowSeconds of scaling up.")
-    down: Seconds = Field(300.0, description="stabilizationWindowSeconds of scaling down.")
-
-
-class Scale(msgspec.Struct, frozen=True):
-    """`spec.replicas` and `status.replicas` of the scaled object."""
-
-    specified: int
-    running: int
+from scaler.sim.stories.loads import Autoscaler
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -48,20 +30,19 @@ def by_metric(total: float, average: float, running: int, tolerance: float) -> i
 
 
 def desired(
-    policy: Policy, scale: Scale, metrics: Sequence[tuple[float, float]], past: Sequence[Advice], now: float
-) -> tuple[int, tuple[Advice, ...]]:
-    """(replicas to write, memory). `metrics` are pairs (total, average value); the largest demand counts.
-
-    0 switches off an autoscaler that may not go to 0 itself.
+    policy: Autoscaler, specified: int, running: int, metrics: Sequence[tuple[float, float]],
+    past: Sequence[Advice], now: float,
+) -> tuple[int, tuple[Advice, ...]]:  # fmt: skip
+    """(replicas to write, memory), from `spec.replicas` and `status.replicas` of the scaled object and pairs (total,
+    average value), of which the largest demand counts. 0 switches off an autoscaler that may not go to 0 itself.
     """
-    specified = scale.specified
     if specified == 0 and policy.least:
         return 0, tuple(past)
     if specified > policy.most:
         return policy.most, tuple(past)
     if specified < policy.least:
         return policy.least, tuple(past)
-    advised = max(by_metric(total, average, scale.running, policy.tolerance) for total, average in metrics)
+    advised = max(by_metric(total, average, running, policy.tolerance) for total, average in metrics)
     window = max(policy.up, policy.down)
     kept = (*(one for one in past if one.at > now - window), Advice(now, advised))
     # stable: at least the least advice of one window, at most the most of the other

@@ -15,7 +15,7 @@ from scaler.kube.errors import KubeError
 from scaler.rules.rule import ALL
 from scaler.sim.actors import objects
 from scaler.sim.load import queueing
-from scaler.sim.load.autoscaling import Advice, Scale, desired
+from scaler.sim.load.autoscaling import Advice, desired
 from scaler.sim.load.queueing import Capacity, Flow
 from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.loads import Autoscaler, Load, Metric
@@ -91,14 +91,14 @@ class LoadedService:
         if target is None or not samples:
             return past
         default = 1 if self._load.ungoverned else ALL
-        specified, there = objects.spec(target).get("replicas", default), objects.status(target).get("replicas")
-        scale = Scale(int(specified), int(there or 0))
+        specified = int(objects.spec(target).get("replicas", default))
+        running = int(objects.status(target).get("replicas") or 0)
         metrics = [(measured(samples[-1], metric), metric.average) for metric in scaler.metrics]
-        wanted, past = desired(scaler, scale, metrics, past, self._recorder.elapsed)
-        if wanted != scale.specified:
+        wanted, past = desired(scaler, specified, running, metrics, past, self._recorder.elapsed)
+        if wanted != specified:
             name, merge = objects.name(target), {"spec": {"replicas": wanted}}
             await self._api.patch(resource, self._load.namespace, name, merge, patch_type=PatchType.MERGE)
-            before = "all" if scale.specified >= ALL else scale.specified
+            before = "all" if specified >= ALL else specified
             text = f"autoscaler: {resource.kind} {name} from {before} to {wanted}"
             self._recorder.say(MomentKind.TARGET, text, self._load.service)
         return past

@@ -12,12 +12,12 @@ from enum import StrEnum
 
 import msgspec
 
+from scaler.decide.state import natural
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.leader_worker_sets import GROUP_INDEX, NAME, SIZE
 from scaler.sim.actors.operators import INDEX, MANAGED, ROLE, SERVICE
-from scaler.sim.actors.placement import natural
 from scaler.sim.actors.storm_services import POD_SET
 from scaler.sim.stories.loads import UNGOVERNED
 

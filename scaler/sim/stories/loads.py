@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from scaler.sim.load.autoscaling import Policy
 from scaler.sim.stories.fields import Model, Name, Seconds
 
 DAY = 24 * 3600.0
@@ -88,9 +87,14 @@ class Metric(Model):
         return self
 
 
-class Autoscaler(Policy):
+class Autoscaler(Model):
     """A HorizontalPodAutoscaler: several metrics mean the largest demand."""
 
+    least: int = Field(1, ge=0, le=1_000_000, description="minReplicas")
+    most: int = Field(ge=1, le=1_000_000, description="maxReplicas")
+    tolerance: float = Field(0.1, ge=0, le=1, description="What is off by less is right.")
+    up: Seconds = Field(0.0, description="stabilizationWindowSeconds of scaling up.")
+    down: Seconds = Field(300.0, description="stabilizationWindowSeconds of scaling down.")
     scales: Literal["service", "prefill", "decode"] = Field(
         "service", description="The ElasticService; without a rule, the Deployment of prefill or of decode."
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 from scaler.clock import Clock
 from scaler.controller import Observer
+from scaler.decide.state import natural
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, PODS, QUEUES, KubeApi, PatchType
 from scaler.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from scaler.names import RULE_KEY
@@ -29,7 +30,6 @@ from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, add_node, change_node
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.owners import owners
-from scaler.sim.actors.placement import natural
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stand_in import Actor
 from scaler.sim.load.service import LoadedService
@@ -180,7 +180,7 @@ class World:
             self._recorder.say(MomentKind.WARNING, f"left out, not known to the simulation: {', '.join(skipped)}")
 
     async def _unfold(self) -> None:
-        happening: list[tuple[float, partial[Awaitable[None]]]]
+        happening: list[tuple[float, partial[Coroutine[Any, Any, None]]]]
         happening = [(event.at, partial(self._perform, event)) for event in self._scenario.events]
         for at, copies, namespace in self._arrivals():
             if at:

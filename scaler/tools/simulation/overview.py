@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from scaler.sim.actors.placement import natural
+from scaler.decide.state import natural
 from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.timeline import Sample, Timeline
 from scaler.tools.simulation.picture import LEFT, RIGHT, WIDTH, Picture

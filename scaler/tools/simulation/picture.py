@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from html import escape
 
-from scaler.sim.actors.placement import natural
+from scaler.decide.state import natural
 from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.timeline import Moment, MomentKind, Sample, Timeline
 
