@@ -17,7 +17,7 @@ settings.register_profile("untimed", deadline=None, print_blob=True, suppress_he
 settings.load_profile("untimed")
 
 pytest_plugins = [
-    "tests.parts", "tests.repeat", "tests.control_plane.plugin", "tests.chaos.plugin", "tests.page.browser",
+    "tests.parts", "tests.repeat", "tests.control_plane.plugin", "tests.page.browser",
 ]  # fmt: skip
 
 

@@ -53,7 +53,7 @@ _STREAM = frozenset({Fault.CUT, Fault.RESET, Fault.LAG, Fault.SILENT})
 _REASONS = {403: "Forbidden", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError"}
 
 
-class Rule(msgspec.Struct, kw_only=True, frozen=True):
+class Rule(msgspec.Struct, kw_only=True, frozen=True, repr_omit_defaults=True):
     """Injects `fault` into the requests that match all the given criteria; empty criteria match everything.
 
     `probability` is per request; `skip` requests are spared first; at most `times` are hit (None: no bound); `start`

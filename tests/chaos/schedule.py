@@ -191,25 +191,3 @@ def scaled(made: Schedule, rng: random.Random) -> Schedule:
     return made.also(
         *(Event(round(rng.uniform(0, made.storm), 1), SCALED, rng.choice(names), rng.choice(NUMBERS)) for _ in times)
     )
-
-
-def describe(made: Schedule) -> str:
-    """The schedule for people, one thing a line."""
-    lines = [
-        f"seed {made.seed}: replicas {made.replicas}, election {made.election}, storm {made.storm:g} s",
-        f"  nodes {len(made.world.nodes) - 1}, lost for good: {', '.join(made.lost_nodes) or 'none'}",
-        f"  lingering writes {made.linger:.0%}, stale lists {made.stale_lists:.0%}",
-    ]
-    lines += [
-        f"  service {s.name} in {s.namespace} on {s.pool}: ladder {s.ladder}, jobs {s.jobs}, pods {s.pods}"
-        f"{f', made by {s.kind.name}' if s.kind else ''}"
-        f"{', MindIE Controller' if s.mindie else ''}{', quota' if s.quota else ''}"
-        for s in made.world.services
-    ]
-    lines += [
-        f"  {r.start:8.1f} s  for {r.end - r.start:g} s: {r.what} ({r.probability:.0%}, {r.seconds:g} s)"
-        f"{'' if r.replica < 0 else f', replica {r.replica} only'}"
-        for r in made.api_faults
-    ]
-    lines += [f"  {e.at:8.3f} s  {e.what} {e.subject} {e.amount:g}" for e in made.events]
-    return "\n".join(lines)

@@ -19,7 +19,7 @@ CPU_NODE = NodeSpec("cpu-0", npu=0)
 """For pods that take no NPUs."""
 
 
-class Service(msgspec.Struct, frozen=True):
+class Service(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """One service of the world; services differ by rule, and half of the time by namespace.
 
     `ladder` begins with the largest ratio; `jobs` (instances that its user applies) and `pods` are per group."""

@@ -39,6 +39,9 @@ class Kind(msgspec.Struct, frozen=True):
     write: Callable[[Spot, Ratio], list[Object]]
     rolls: bool = False
 
+    def __repr__(self) -> str:
+        return self.name
+
     def objects(self, spot: Spot, replicas: Ratio) -> list[Object]:
         """Everything but the rule, in the service's namespace."""
         made = self.write(spot, replicas)

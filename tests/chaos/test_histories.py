@@ -1,7 +1,6 @@
 """Short histories, each about one thing that random schedules meet too seldom: what it is and what must be seen.
 
-Each asserts what must be so, in words. tests.chaos.mutants names for each
-mistake the history that notices it.
+For each mistake tests.chaos.mutants names the history that notices it: `pods killed` is `test_pods_killed`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
-from functools import partial
+from functools import wraps
 from typing import Any
 
 from scaler.clock import Clock
@@ -26,7 +25,6 @@ from tests.rig import NODE, START, Rig, controller, rig
 
 SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
 ONE_AND_ONE = {"group0": 1, "group1": 1}
-History = Callable[[], Coroutine[Any, Any, None]]
 BLIND = 3.0
 """Seconds for which a watch is away."""
 
@@ -112,6 +110,17 @@ class LateWrites(Faults):
         await super().after(request)
 
 
+def history(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """It is played in virtual time."""
+
+    @wraps(story)
+    def play() -> None:
+        silence_logs()
+        run(story(), limit=3600.0)
+
+    return play
+
+
 async def _whole(on: Rig) -> None:
     """Two of prefill and one of decode run."""
     await on.start("p0", "d0")
@@ -126,14 +135,16 @@ def _rule(fault: Fault, verb: str, kind: str, **more: Any) -> Rule:
     return Rule(fault=fault, verbs=(verb,), kinds=(kind,), **more)
 
 
-async def start() -> None:
+@history
+async def test_start() -> None:
     """Three jobs arrive, and nothing binds a pod: the smallest ratio is all that there is."""
     async with rig(*SERVICE) as on:
         await on.settle(5)
         assert on.with_pods() == {"p0", "d0"}, f"at the start {on.with_pods()} have pods"
 
 
-async def one_ratio_up() -> None:
+@history
+async def test_one_ratio_up() -> None:
     """The smallest ratio of three runs: the next one is aimed at, and not yet the largest."""
     ladder = [{"group0": number, "group1": 1} for number in (3, 2, 1)]
     async with rig(*SERVICE, job("p2"), rule_config_map(rule_document(*ladder))) as on:
@@ -142,7 +153,8 @@ async def one_ratio_up() -> None:
         assert on.with_pods() == {"p0", "p1", "d0"}, f"one step up {on.with_pods()} have pods"
 
 
-async def pods_killed() -> None:
+@history
+async def test_pods_killed() -> None:
     """All pods of one instance are gone at once, as after a fault."""
     async with rig(*SERVICE) as on:
         await _whole(on)
@@ -151,8 +163,7 @@ async def pods_killed() -> None:
         assert "p0" in on.with_pods(), "p0 has no pods for good"
 
 
-async def pods_killed_unseen(*, compacted: bool = False) -> None:
-    """The same while no watch is to be had, and the history may be gone when they are back."""
+async def _pods_killed_unseen(*, compacted: bool) -> None:
     away = _rule(Fault.REFUSED, "watch", "Pod", status=503, start=START + 10, end=START + 10 + BLIND)
     cut = _rule(Fault.CUT, "watch", "Pod", start=START + 10, end=START + 10 + BLIND)
     async with rig(*SERVICE, interceptor=_faults(away, cut)) as on:
@@ -169,7 +180,20 @@ async def pods_killed_unseen(*, compacted: bool = False) -> None:
         assert "p0" in on.with_pods(), "p0 has no pods for good"
 
 
-async def node_lost() -> None:
+@history
+async def test_pods_killed_unseen() -> None:
+    """All pods of one instance are gone at once while no watch is to be had."""
+    await _pods_killed_unseen(compacted=False)
+
+
+@history
+async def test_history_gone() -> None:
+    """The same, and the server has forgotten what happened meanwhile."""
+    await _pods_killed_unseen(compacted=True)
+
+
+@history
+async def test_node_lost() -> None:
     """The node of everything is not ready any more, and each service decides alone."""
     async with rig(*SERVICE, arbitration=False) as on:
         await _whole(on)
@@ -180,7 +204,8 @@ async def node_lost() -> None:
         assert on.reason("p0") == "Broken", f"on a lost node p0 is {on.reason('p0')}"
 
 
-async def too_much_waits() -> None:
+@history
+async def test_too_much_waits() -> None:
     """The scale-up waits for a node when the only decode instance is lost."""
     async with rig(*SERVICE) as on:
         await on.start("p0", "d0")
@@ -189,7 +214,8 @@ async def too_much_waits() -> None:
         assert on.with_pods() == {"p0", "d0"}, f"beside the missing d0 {on.with_pods()} have pods"
 
 
-async def broken_for_good() -> None:
+@history
+async def test_broken_for_good() -> None:
     """A pod failed and stays, and after the grace period nothing else happens at all."""
     async with rig(*SERVICE, job("p2")) as on:
         await _whole(on)
@@ -199,7 +225,8 @@ async def broken_for_good() -> None:
         assert "p2" in on.with_pods(), "the spare did not take over from p1"
 
 
-async def watch_behind() -> None:
+@history
+async def test_watch_behind() -> None:
     """The watch of pods is ten seconds behind, and meanwhile there is something to decide again and again."""
     async with rig(*SERVICE, interceptor=_faults(_rule(Fault.LAG, "watch", "Pod", seconds=10.0))) as on:
         for number in range(5):
@@ -209,7 +236,8 @@ async def watch_behind() -> None:
         assert not twice, f"sent twice: {twice}"
 
 
-async def stale_list() -> None:
+@history
+async def test_stale_list() -> None:
     """The history of pods is gone, and the list that replaces it is from before they were made."""
     holder: list[Behind] = []
 
@@ -232,7 +260,8 @@ async def stale_list() -> None:
         assert not wrong, f"written for the sake of an old list: {wrong}"
 
 
-async def events_repeated() -> None:
+@history
+async def test_events_repeated() -> None:
     """A watch that was cut begins with an event of long ago: a pod that is not bound yet. Labels of minimums would
     make newer events of the same pods, which mend it."""
     async with rig(*SERVICE, through=Repeating, disruption_budgets=False) as on:
@@ -243,7 +272,8 @@ async def events_repeated() -> None:
         assert set(found.values()) == {"Running"}, f"after an old event: {found}"
 
 
-async def pods_never_shown() -> None:
+@history
+async def test_pods_never_shown() -> None:
     """The watch of pods stands still at a pod of p1 for two minutes; meanwhile p1 is surplus."""
     shown_late = _rule(Fault.LAG, "watch", "Pod", name="p1-master-0", seconds=120.0)
     async with rig(*SERVICE, interceptor=_faults(shown_late)) as on:
@@ -254,7 +284,8 @@ async def pods_never_shown() -> None:
         assert on.with_pod_group() == {"p0", "p1", "d0"}, f"PodGroups of {on.with_pod_group()} are left"
 
 
-async def refused_in_part() -> None:
+@history
+async def test_refused_in_part() -> None:
     """A quota has room for the first pod of an instance only: nothing of it is left at once, nor tried for a while."""
     quota = _rule(Fault.REFUSED, "create", "Pod", status=403, name="p0-worker-0")
     rule = rule_config_map(rule_document(ONE_AND_ONE, pods={"group0": 2, "group1": 1}))
@@ -268,7 +299,8 @@ async def refused_in_part() -> None:
         assert bool(left), f"a refused instance was not undone: {on.writes()}, {Counter(seen)}"
 
 
-async def failed_once() -> None:
+@history
+async def test_failed_once() -> None:
     """Every creation of a pod fails for three seconds, and then nothing else happens at all."""
     async with rig(
         *SERVICE, interceptor=_faults(_rule(Fault.REFUSED, "create", "Pod", status=500, end=START + 3))
@@ -277,7 +309,8 @@ async def failed_once() -> None:
         assert on.with_pods() == {"p0", "d0"}, f"after failures {on.with_pods()} have pods"
 
 
-async def report_failed() -> None:
+@history
+async def test_report_failed() -> None:
     """Every write of a status fails for twenty seconds, and then nothing else happens at all."""
     async with rig(
         *SERVICE, interceptor=_faults(_rule(Fault.REFUSED, "patch", "AscendJob", status=500, end=START + 20))
@@ -288,7 +321,8 @@ async def report_failed() -> None:
         assert reported == {"p0", "p1", "d0"}, f"only {reported} have a status"
 
 
-async def request_lost() -> None:
+@history
+async def test_request_lost() -> None:
     """The creation of a pod gets lost, and nothing says whether it is there."""
     async with rig(*SERVICE, interceptor=_faults(_rule(Fault.LOST_REQUEST, "create", "Pod", end=START + 3))) as on:
         await on.settle(10)
@@ -296,7 +330,8 @@ async def request_lost() -> None:
         assert "CreateRefused" not in reasons, "a lost request was taken for a refusal"
 
 
-async def busy() -> None:
+@history
+async def test_busy() -> None:
     """A job comes while the creation of pods takes three seconds, and then nothing else happens at all."""
     slow = _rule(Fault.DELAY, "create", "Pod", seconds=3.0)
     async with rig(rule_config_map(), job("p0"), job("d0"), interceptor=_faults(slow)) as on:
@@ -306,7 +341,8 @@ async def busy() -> None:
         assert bool(on.reason("p1")), "a job that came meanwhile was forgotten"
 
 
-async def name_changes_hands() -> None:
+@history
+async def test_name_changes_hands() -> None:
     """What is taken back belongs to another tenant by the time the request arrives."""
     quota = _rule(Fault.REFUSED, "create", "Pod", status=403)
     swap = Swap(SimCluster(Clock(START)), quota)
@@ -317,7 +353,8 @@ async def name_changes_hands() -> None:
         assert "p0-master-0" in on.services(), "the Service of another tenant was deleted"
 
 
-async def stopped_process() -> None:
+@history
+async def test_stopped_process() -> None:
     """The process stands still (SIGSTOP) while it writes, and goes on when its time to lead is over."""
     late = LateWrites(_rule(Fault.REFUSED, "create", "Pod", status=429, retry_after=1.0))
     at_once = SimCluster(Clock(START), latency=0.0)  # a request is out before anything can stop it
@@ -331,7 +368,8 @@ async def stopped_process() -> None:
     assert not late.late, f"written after its time: {late.late[:3]}"
 
 
-async def lease_held() -> None:
+@history
+async def test_lease_held() -> None:
     """Another process holds the Lease, and renewed it a moment ago."""
     clock = Clock(START)
     cluster = SimCluster(clock)
@@ -342,7 +380,8 @@ async def lease_held() -> None:
         assert not on.writes(), f"written beside another leader: {on.writes()[:3]}"
 
 
-async def listed_late() -> None:
+@history
+async def test_listed_late() -> None:
     """A new life hears of the pods twenty seconds after everything else."""
     async with rig(*SERVICE) as on:
         await _whole(on)
@@ -355,7 +394,8 @@ async def listed_late() -> None:
         assert not wrong, f"written before the pods were known: {wrong}"
 
 
-async def one_pod_gone() -> None:
+@history
+async def test_one_pod_gone() -> None:
     """A user deletes one of two pods of an instance that has its place."""
     rule = rule_config_map(rule_document(ONE_AND_ONE, pods={"group0": 2, "group1": 1}))
     async with rig(rule, job("p0", pods=2), job("d0")) as on:
@@ -363,23 +403,3 @@ async def one_pod_gone() -> None:
         await on.cluster.delete(PODS, NAMESPACE, "p0-worker-0", grace_period_seconds=0)
         await on.settle(120)
         assert len(on.pods_of("p0")) == 2, "half an instance is left"
-
-
-HISTORIES: dict[str, History] = {
-    made.__name__.replace("_", " "): made
-    for made in (
-        start, one_ratio_up, pods_killed, pods_killed_unseen, node_lost, too_much_waits, broken_for_good, watch_behind,
-        stale_list, events_repeated, pods_never_shown, refused_in_part, failed_once, report_failed, request_lost, busy,
-        name_changes_hands, stopped_process, lease_held, listed_late, one_pod_gone,
-    )
-} | {"pods killed unseen, history gone": partial(pods_killed_unseen, compacted=True)}  # fmt: skip
-
-
-def tell(name: str) -> list[str]:
-    """What this history finds wrong. Whatever ends it early is a finding, too."""
-    silence_logs()
-    try:
-        run(HISTORIES[name](), limit=3600.0)
-    except Exception as error:  # a mistake may break anything
-        return [str(error) or repr(error)]
-    return []
