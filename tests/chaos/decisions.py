@@ -7,10 +7,11 @@ for itself are not looked at.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from scaler.decide.invariants import violations
-from scaler.decide.world import NOBODY, Admit, Decision, Evict, Instance, Plan, Service, World
+from scaler.decide.world import NOBODY, Admit, Decision, Evict, Instance, Plan, Policy, Preempt, Service, World
+from scaler.rules.rule import Trade
 from tests.chaos.witness import Witness
 from tests.chaos.writes import Writes
 from tests.decide.contract import Counts, limited, target_of
@@ -51,13 +52,18 @@ def wrong(world: World, decision: Decision) -> Iterator[str]:
     drained = {action.uid for action in going if action.beneficiary == NOBODY}
     for service, plan in zip(world.services, decision.plans, strict=True):
         if service.rule is not None:
-            all_ratios = [ratio.counts for ratio in service.rule.ratios]
-            ratios = limited(all_ratios, service.replicas)
-            if service.replicas > sum(all_ratios[0].values()) and any(one.uid in drained for one in service.instances):
+            ratios = _ratios(service)
+            everything = sum(service.rule.ratios[0].counts.values())
+            if service.replicas > everything and any(one.uid in drained for one in service.instances):
                 yield f"3c anew: {plan.key} is drained though spec.replicas is {service.replicas}"
             yield from _wrong_drains(service, ratios[0], plan, drained)
-            yield from _wrong_evictions(world, service, ratios[-1], plan, drained)
             yield from _wrong_admissions(service, service.rule.groups, ratios, plan)
+    yield from _wrong_evictions(world, [action for action in going if action.uid not in drained], drained)
+
+
+def _ratios(service: Service) -> list[Counts]:
+    """Of its rule those that are wanted, the largest first."""
+    return limited([ratio.counts for ratio in service.rule.ratios], service.replicas) if service.rule else [{}]
 
 
 def _wrong_drains(service: Service, largest: Counts, plan: Plan, drained: set[str]) -> Iterator[str]:
@@ -89,28 +95,42 @@ def _wrong_admissions(service: Service, groups: Iterable[str], ratios: Sequence[
             )
 
 
-def _wrong_evictions(world: World, service: Service, minimum: Counts, plan: Plan, drained: set[str]) -> Iterator[str]:
-    """3.6 and 3b.4, where all have one priority: only own surplus, never below the smallest ratio, only while nobody is
-    served, and only where the room then places all that the minimum misses."""
-    actions = [action for action in plan.actions if isinstance(action, Evict) and action.uid not in drained]
-    evicted = {action.uid for action in actions}
-    if not evicted:
-        return
-    runs = Counter(one.group for one in service.instances if _runs(one))
-    lost = Counter(one.group for one in service.instances if one.uid in evicted and _runs(one))
-    if any(action.beneficiary != str(plan.key) for action in actions):
-        yield f"S3 anew: {plan.key} loses bound instances to another service of its own priority"
-    if all(runs[group] >= number for group, number in minimum.items()):
-        yield f"3.6 anew: {plan.key} loses bound instances though {dict(runs)} serves"
-    for group, number in lost.items():
-        if runs[group] - number < minimum.get(group or "", 0):
-            yield f"S3 anew: {number} of {runs[group]} running {group} of {plan.key} go, the minimum is {dict(minimum)}"
-    room, missing = _room(world, service, evicted | drained), _missing(service, minimum, evicted)
-    if missing > room:
-        yield f"S11 anew: {plan.key} misses {missing} pods, and has room for {room} once {len(evicted)} have gone"
+def _wrong_evictions(world: World, going: Sequence[Evict], drained: Set[str]) -> Iterator[str]:
+    """3.6 and 3b.4: only surplus goes, of services that may lose it, for one that is not served, and only where the
+    room then places all that its minimum misses."""
+    services = {str(service.key): service for service in world.services}
+    evicted = {action.uid for action in going}
+    for key, service in services.items():
+        own = [one for one in service.instances if one.uid in evicted]
+        runs = Counter(one.group for one in service.instances if _runs(one))
+        for group, number in Counter(one.group for one in own if _runs(one)).items():
+            if runs[group] - number < (least := _ratios(service)[-1].get(group or "", 0)):
+                yield f"S3 anew: {number} of {runs[group]} running {group} of {key} go, the minimum is {least}"
+        uids = {one.uid for one in own}
+        for other in {action.beneficiary for action in going if action.uid in uids}:
+            if not _may_lose(world.policy, service, services[other]):
+                yield f"S3 anew: {key} loses bound instances to {other}"
+    for key in {action.beneficiary for action in going}:
+        service, victims = services[key], {action.uid for action in going if action.beneficiary == key}
+        minimum, runs = _ratios(service)[-1], Counter(one.group for one in service.instances if _runs(one))
+        missing, room = _missing(service, minimum, victims), _room(world, service, victims | drained)
+        served = all(runs[group] >= number for group, number in minimum.items())
+        idle = served or not (missing or any(map(_in_trouble, service.instances)))
+        if idle and service.options.trade is not Trade.ALWAYS:
+            yield f"3.6 anew: {len(victims)} bound instances go for {key}, which misses nothing"
+        if missing > room:
+            yield f"S11 anew: {key} misses {missing} pods, and has room for {room} once {len(victims)} have gone"
 
 
-def _missing(service: Service, minimum: Counts, evicted: set[str]) -> int:
+def _may_lose(policy: Policy, victim: Service, other: Service) -> bool:
+    if victim is other:
+        return victim.options.trade is not Trade.OFF
+    theirs, own = (max(one.priority for one in service.instances) for service in (victim, other))
+    allowed = policy.preempt is not Preempt.NEVER and (victim.options.preemptable or not policy.honour_preemptable)
+    return allowed and (theirs < own or (theirs == own and policy.preempt is Preempt.EQUAL_OR_HIGHER))
+
+
+def _missing(service: Service, minimum: Counts, evicted: Set[str]) -> int:
     """Pods of the smallest ratio that are not bound; of each group the nearest instances."""
     count = 0
     for group, number in minimum.items():
@@ -120,7 +140,7 @@ def _missing(service: Service, minimum: Counts, evicted: set[str]) -> int:
     return count
 
 
-def _room(world: World, service: Service, evicted: set[str]) -> int:
+def _room(world: World, service: Service, evicted: Set[str]) -> int:
     """Nodes of its pool with no pods but those that go: every pod of these worlds takes all NPUs of one."""
     places = [name for each in world.services for one in each.instances if one.uid in evicted for name, _ in one.seats]
     where = {need.where for one in service.instances for need, _ in one.needs}
@@ -144,9 +164,12 @@ def _places(out: list[Instance]) -> int:
 
 def _runs(instance: Instance) -> bool:
     """As far as pods tell; one that restarted a moment ago counts here, which only makes the target larger."""
+    return instance.running == instance.pods == instance.expected and not _in_trouble(instance)
+
+
+def _in_trouble(instance: Instance) -> bool:
     i = instance
-    trouble = i.terminating or i.crashing or i.faulty or i.ended or i.owner_deleting or i.owner_finished
-    return i.running == i.pods == i.expected and not trouble
+    return bool(i.terminating or i.crashing or i.faulty or i.ended or i.owner_deleting or i.owner_finished)
 
 
 def _is_coming(instance: Instance) -> bool:

@@ -10,19 +10,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from scaler import names
 from scaler.kube.api import ELASTIC_SERVICES, PODS, Object
-from scaler.names import (
-    GATE,
-    GROUP_LABEL,
-    INSTANCE,
-    INSTANCE_SIZE,
-    JOB_ID_LABEL,
-    MANAGED_BY,
-    MANAGED_BY_LABEL,
-    POD_GROUP,
-    PREFIX,
-    RULE_LABEL,
-)
 from tests import jobs
 
 NAMESPACE = "hostile"
@@ -33,13 +22,16 @@ DEPTH = 900
 (tests/control_plane, the fuzzers)."""
 MOST_RATIOS = 9_999
 _TEXTS = ("", "0", "true", "a" * 63, "1e9", "group0", "group1", "rule-0", "x", "00")
-_LABELS = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL, "app", "framework", "fault-scheduling", "fault-retry-times",
-           "group-id", "leaderworkerset.sigs.k8s.io/name", "pod-template-hash", "volcano.sh/job-name")  # fmt: skip
+_LABELS = (
+    names.RULE_LABEL, names.GROUP_LABEL, names.JOB_ID_LABEL, "app", "framework", "fault-scheduling",
+    "fault-retry-times", "group-id", "leaderworkerset.sigs.k8s.io/name", "pod-template-hash", "volcano.sh/job-name",
+)  # fmt: skip
+_OWN = ("scaler-rounds", "moved-scaling-rule", "released-by", "scaler-rule-name")
+_OPTIONS = ("paused", "counts-from", "trade", "arbitration", "service-priority", "preemptable")
 _ANNOTATIONS = (
-    INSTANCE, INSTANCE_SIZE, POD_GROUP, "mind-cluster/scaler-rounds", "mind-cluster/moved-scaling-rule",
-    "mind-cluster/released-by", "mind-cluster/scaler-rule-name", "leaderworkerset.sigs.k8s.io/size",
-    "controller.kubernetes.io/pod-deletion-cost", "huawei.com/Ascend910",
-    *(PREFIX + name for name in ("paused", "counts-from", "trade", "arbitration", "service-priority", "preemptable")),
+    names.INSTANCE, names.INSTANCE_SIZE, names.POD_GROUP, *(names.PREFIX + name for name in _OWN),
+    "leaderworkerset.sigs.k8s.io/size", "controller.kubernetes.io/pod-deletion-cost", "huawei.com/Ascend910",
+    *(names.PREFIX + name for name in _OPTIONS),
 )  # fmt: skip
 _VALUES = (*_TEXTS, "\u0000", "{" * 3000, "[" * 3000, "\ud7ff" * 100, "NaN", '{"a": 1e400}')
 
@@ -126,13 +118,13 @@ def _statuses(die: random.Random, index: int, number: int) -> list[Object]:
     """Of services that there are and are not, under names that the scaler would take, as its own and as theirs."""
     made = []
     for name, job_id in ((f"rule-{index}-mindie", "mindie"), (f"mine-{index}", die.choice(_TEXTS))):
-        labels = die.choice([{}, {MANAGED_BY_LABEL: MANAGED_BY}])
+        labels = die.choice([{}, {names.MANAGED_BY_LABEL: names.MANAGED_BY}])
         spec = {"rule": f"rule-{die.randrange(number)}", "jobID": job_id}
         made.append(jobs.manifest(ELASTIC_SERVICES, name, NAMESPACE, labels=labels, spec=spec))
     return made
 
 
 def _pod(name: str, rule: str, annotations: dict[str, str]) -> Object:
-    labels = {RULE_LABEL: rule, GROUP_LABEL: "group0", JOB_ID_LABEL: "mindie"}
-    spec = {**jobs.NOBODYS_POD, "schedulingGates": [{"name": GATE}]}
+    labels = {names.RULE_LABEL: rule, names.GROUP_LABEL: "group0", names.JOB_ID_LABEL: "mindie"}
+    spec = {**jobs.NOBODYS_POD, "schedulingGates": [{"name": names.GATE}]}
     return jobs.manifest(PODS, name, NAMESPACE, labels=labels, annotations=annotations, spec=spec)

@@ -10,17 +10,8 @@ import random
 from collections.abc import Mapping, Sequence
 
 from scaler.clock import Clock
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    ELASTIC_SERVICES,
-    LEASES,
-    PODS,
-    Object,
-    PatchType,
-    Resource,
-)
+from scaler.kube import api
+from scaler.kube.api import Object, PatchType, Resource
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.kubelet import exit_pod
@@ -91,7 +82,7 @@ class Operations:
         elif event.what == "healthy hurt":
             assert self.healthy is not None
             self.healthy.expect(event.amount)
-            await self._end(event, self._cluster.peek(PODS, HEALTHY.namespace)[:1])
+            await self._end(event, self._cluster.peek(api.PODS, HEALTHY.namespace)[:1])
         elif event.what == "clock stepped":
             self._replicas[int(event.subject)].ahead += event.amount
         elif event.subject:
@@ -123,13 +114,13 @@ class Operations:
         if what == "compaction":
             self._cluster.compact()
         elif what == "lease deleted":
-            await self._cluster.delete(LEASES, "default", LEASE)
+            await self._cluster.delete(api.LEASES, "default", LEASE)
         elif what == "lease emptied":
-            await self._merge(LEASES, "default", LEASE, {"spec": {"holderIdentity": ""}})
+            await self._merge(api.LEASES, "default", LEASE, {"spec": {"holderIdentity": ""}})
         elif what == "operator comes":
             self._cluster.apply([deployment()])
         elif what == "operator goes":
-            await self._cluster.delete(DEPLOYMENTS, OPERATOR_NAMESPACE, DEPLOYMENT)
+            await self._cluster.delete(api.DEPLOYMENTS, OPERATOR_NAMESPACE, DEPLOYMENT)
         else:
             if what == "etcd restored":  # what was bound since is not there any more, or not bound
                 then = max(self._clock.now() - seconds, self._furnished)
@@ -149,7 +140,7 @@ class Operations:
                 with contextlib.suppress(KubeError):
                     self._cluster.apply([obj])
             return
-        found = [(kind, obj) for kind in (ASCEND_JOBS, CONFIG_MAPS, PODS)
+        found = [(kind, obj) for kind in (api.ASCEND_JOBS, api.CONFIG_MAPS, api.PODS)
                  for obj in self._cluster.peek(kind, hostile.NAMESPACE)]  # fmt: skip
         if not found:
             raise NothingThereError
@@ -170,7 +161,9 @@ class Operations:
                 await exit_pod(self._cluster, pod, now=self._clock.now(), code=1)
             else:
                 grace = None if event.what == "pod evicted" else 0
-                await self._cluster.delete(PODS, objects.namespace(pod), objects.name(pod), grace_period_seconds=grace)
+                await self._cluster.delete(
+                    api.PODS, objects.namespace(pod), objects.name(pod), grace_period_seconds=grace
+                )
 
     def _instances(self, service: Service, subject: str) -> list[Instance]:
         """The one of the job that is the subject, or all of the service; pods that outlive their job count."""
@@ -178,7 +171,7 @@ class Operations:
             return [one for one in view_of(self._cluster).instances if one.service == service.key]
         pods = [
             pod
-            for pod in self._cluster.peek(PODS, service.namespace)
+            for pod in self._cluster.peek(api.PODS, service.namespace)
             if any(owner["name"] == subject for owner in pod["metadata"].get("ownerReferences", ()))
         ]
         return [Instance(service.key, world.group_of(subject), subject, len(pods), pods=pods)]
@@ -188,20 +181,20 @@ class Operations:
         job = world.server_job(service, event.subject)
         if event.what == "name taken":
             self._taken.append((service.namespace, f"{event.subject}-master-0"))
-            await self._cluster.create(PODS, service.namespace, world.foreign_pod(*self._taken[-1]))
+            await self._cluster.create(api.PODS, service.namespace, world.foreign_pod(*self._taken[-1]))
         elif event.what == "job applied":
             try:
-                await self._cluster.get(ASCEND_JOBS, *place)
+                await self._cluster.get(api.ASCEND_JOBS, *place)
             except NotFoundError:
-                await self._cluster.create(ASCEND_JOBS, service.namespace, job)
+                await self._cluster.create(api.ASCEND_JOBS, service.namespace, job)
         elif event.what == "group label changed":
             await self._relabel(*place, {"mind-cluster/group-name": "group1"})
         elif event.what == "rule label removed":
             await self._relabel(*place, {"mind-cluster/scaling-rule": None})
         else:
-            await self._cluster.delete(ASCEND_JOBS, *place)
+            await self._cluster.delete(api.ASCEND_JOBS, *place)
             if event.what == "job applied anew":
-                await self._cluster.create(ASCEND_JOBS, service.namespace, job)
+                await self._cluster.create(api.ASCEND_JOBS, service.namespace, job)
 
     async def _to_makers(self, event: Event, service: Service) -> None:
         (prefill, decode), image = self.specs[service.name]
@@ -224,7 +217,7 @@ class Operations:
         self._applied[service.name] = made
 
     async def _relabel(self, namespace: str, job: str, labels: Mapping[str, str | None]) -> None:
-        await self._merge(ASCEND_JOBS, namespace, job, {"metadata": {"labels": dict(labels)}})
+        await self._merge(api.ASCEND_JOBS, namespace, job, {"metadata": {"labels": dict(labels)}})
 
     async def _merge(self, kind: Resource, namespace: str, name: str, patch: Object) -> None:
         await self._cluster.patch(kind, namespace, name, patch, patch_type=PatchType.MERGE)
@@ -236,9 +229,9 @@ class Operations:
             if found is None:
                 raise NothingThereError
             replicas = {"spec": {"replicas": number}}
-            await self._merge(ELASTIC_SERVICES, service.namespace, objects.name(found), replicas)
+            await self._merge(api.ELASTIC_SERVICES, service.namespace, objects.name(found), replicas)
         elif event.what == "rule deleted":
-            await self._cluster.delete(CONFIG_MAPS, service.namespace, service.name)
+            await self._cluster.delete(api.CONFIG_MAPS, service.namespace, service.name)
         elif event.what == "rule broken":
             self.write_rule(service, BROKEN[number % len(BROKEN)])
         elif event.what == "rule paused":
@@ -256,9 +249,9 @@ class Operations:
         """Everything that users and machines broke is mended: nodes but the lost ones, labels, rules, names. What
         others make is applied once more."""
         for namespace, name in self._taken:
-            pods = {objects.name(pod): pod for pod in self._cluster.peek(PODS, namespace)}
+            pods = {objects.name(pod): pod for pod in self._cluster.peek(api.PODS, namespace)}
             if name in pods and not objects.owner_uid(pods[name]):
-                self._cluster.server.delete(PODS, namespace, name, grace_period_seconds=0)
+                self._cluster.server.delete(api.PODS, namespace, name, grace_period_seconds=0)
         for node in self._world.nodes:
             with contextlib.suppress(NotFoundError):
                 await self.fate(node.name, NodeFate.GONE if node.name in lost_nodes else NodeFate.READY)
@@ -274,7 +267,7 @@ class Operations:
             if service.kind is not None:
                 await self.apply(service)
                 continue
-            for job in self._cluster.peek(ASCEND_JOBS, service.namespace):
+            for job in self._cluster.peek(api.ASCEND_JOBS, service.namespace):
                 name = objects.name(job)
                 if name in service.job_names():
                     labels = world.server_job(service, name)["metadata"]["labels"]
@@ -282,10 +275,10 @@ class Operations:
 
     def _throw_out(self) -> None:
         """The hostile tenant has to go, and all that it wrote."""
-        for kind in (ASCEND_JOBS, PODS, CONFIG_MAPS, ELASTIC_SERVICES):
+        for kind in (api.ASCEND_JOBS, api.PODS, api.CONFIG_MAPS, api.ELASTIC_SERVICES):
             for obj in self._cluster.peek(kind, hostile.NAMESPACE):
                 ours = objects.name(obj).endswith(OWN_SUFFIXES)
-                if not ours and (kind == ASCEND_JOBS or not objects.owner_uid(obj)):
+                if not ours and (kind == api.ASCEND_JOBS or not objects.owner_uid(obj)):
                     self._cluster.server.delete(kind, hostile.NAMESPACE, objects.name(obj), grace_period_seconds=0)
 
 

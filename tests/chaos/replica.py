@@ -14,19 +14,8 @@ from typing import Any
 
 from scaler.clock import Clock
 from scaler.election import LeadershipLost
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    ELASTIC_SERVICES,
-    EVENTS,
-    LEASES,
-    POD_GROUPS,
-    PODS,
-    SERVICES,
-    Object,
-    Page,
-    Resource,
-)
+from scaler.kube import api
+from scaler.kube.api import Object, Page, Resource
 from scaler.kube.errors import KubeError
 from scaler.settings import Mode
 from scaler.sim.apiserver.client import Interceptor, Request, SimClient
@@ -40,7 +29,7 @@ from tests.chaos.witness import Witness
 from tests.chaos.writes import Writes
 
 LATENCY = 0.002
-LINGERING = (PODS, POD_GROUPS, SERVICES, ASCEND_JOBS, EVENTS, LEASES)
+LINGERING = (api.PODS, api.POD_GROUPS, api.SERVICES, api.ASCEND_JOBS, api.EVENTS, api.LEASES)
 """Not the scaler's own ConfigMaps: a status that arrives after its successor stays until the next change, by design."""
 LATE = (0.5, 20.0)
 """Seconds that a lingering write spends in the network."""
@@ -151,9 +140,9 @@ class Life(SimClient):
 
 def earlier(resource: Resource, body: Any) -> Any:
     """`body` as v0.1.0 writes it."""
-    if resource == CONFIG_MAPS and "data" in body:
+    if resource == api.CONFIG_MAPS and "data" in body:
         return body | {"data": {key: value for key, value in body["data"].items() if key != "format"}}
-    if resource == ELASTIC_SERVICES and "status" in body:
+    if resource == api.ELASTIC_SERVICES and "status" in body:
         said = {key: value for key, value in body["status"].items() if key not in ("selector", "wanted")}
         said["conditions"] = [each for each in said["conditions"] if each["type"] != "ScalingLimited"]
         return body | {"status": said}

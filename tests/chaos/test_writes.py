@@ -132,9 +132,9 @@ def _judged(resource: Resource, verb: str, before: Object | None, after: Object,
     ("labels", "named", "wrong"),
     [
         ({KEEP: "true"}, "u", []),
-        ({KEEP: "no"}, "u", ["changed more than gate and annotations"]),
-        ({KEEP: "true", "app": "x"}, "u", ["changed more than gate and annotations"]),
-        ({KEEP: "true"}, "v", ["names no uid, or another pod's", "changed more than gate and annotations"]),
+        ({KEEP: "no"}, "u", ["None became no"]),
+        ({KEEP: "true", "app": "x"}, "u", ["None became x", "None became true"]),
+        ({KEEP: "true"}, "v", ["names no uid, or another pod's", "None became true"]),
     ],
 )
 def test_the_label_against_evictions_is_the_only_one_that_a_patch_may_bring(

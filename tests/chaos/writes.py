@@ -7,25 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import reduce
 from typing import Any
 
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    DISRUPTION_BUDGETS,
-    ELASTIC_SERVICES,
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    POD_GROUPS,
-    PODS,
-    SERVICES,
-    EventType,
-    Object,
-)
+from scaler.kube import api
+from scaler.kube.api import EventType, Object
 from scaler.kube.errors import NotSentError, TooManyRequestsError
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL, ROUNDS_ANNOTATION
 from scaler.sim.actors import objects
@@ -41,8 +28,12 @@ COST, HELD_COST = "controller.kubernetes.io/pod-deletion-cost", "-1000000000"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 RULE = "mind-cluster/scaling-rule"
 KEEP = "mind-cluster/keep"
-MADE_FOR_INSTANCES = (PODS, POD_GROUPS, SERVICES)
+MADE_FOR_INSTANCES = (api.PODS, api.POD_GROUPS, api.SERVICES)
 OWN_SUFFIXES = ("-scaler-last-valid",)
+VERSION = {("metadata", name) for name in ("resourceVersion", "generation", "managedFields")}
+ROUNDS = ("metadata", "annotations", ROUNDS_ANNOTATION)
+"""The one annotation of a job that the scaler may write beside the status."""
+ROOM = ("spec", "minResources")
 LEASE = "mind-cluster-scaler"
 WINDOW = 60.0
 """Seconds in which write attempts are counted."""
@@ -105,7 +96,7 @@ class Writes:
     def attempted(self, life: str, request: Request) -> None:
         """A life is about to send a write, whatever becomes of it. What is sent again after it certainly had no effect
         counts once for each TRIES: so often the writer sends it by itself."""
-        if request.resource == LEASES:
+        if request.resource == api.LEASES:
             return
         now = self._clock.now()
         if request.namespace == hostile.NAMESPACE:
@@ -135,14 +126,14 @@ class Writes:
 
     def see(self, change: Change) -> None:
         """One commit in the store."""
-        if change.resource == ASCEND_JOBS:
+        if change.resource == api.ASCEND_JOBS:
             metadata = change.after.object["metadata"]
             self._jobs[metadata["uid"]] = {**self._jobs.get(metadata["uid"], {}), **metadata.get("labels", {})}
-        elif change.resource == PODS and RULE in change.after.object["metadata"].get("labels", {}):
+        elif change.resource == api.PODS and RULE in change.after.object["metadata"].get("labels", {}):
             pod = change.after.object
             self._ruled.add(pod["metadata"]["uid"])
             self._shared.add(f"podgroup-{objects.owner_uid(pod) or pod['metadata']['uid']}")
-        elif change.resource == ELASTIC_SERVICES and change.before is not None and self._actor is None:
+        elif change.resource == api.ELASTIC_SERVICES and change.before is not None and self._actor is None:
             size = self._sizes.get(change.after.object["spec"]["rule"], 0)
             pair = (change.before.object, change.after.object)
             was, now = (min(size, obj["spec"].get("replicas", size)) for obj in pair)
@@ -150,13 +141,13 @@ class Writes:
         who = self._actor[0] if self._actor else "-"
         self.witness.note(f"{change.version} {change.type.value} {change.resource.plural} {'/'.join(change.key)} {who}")
         # A namespace that a restore took comes back with the first object in it.
-        if self._actor is not None and not change.resource == NAMESPACES != self._actor[1].resource:
+        if self._actor is not None and not change.resource == api.NAMESPACES != self._actor[1].resource:
             self._judge(change, *self._actor)
 
     def _judge(self, change: Change, life: str, request: Request, late: bool) -> None:
         what = f"{life} {request.verb} {request.resource.plural} {'/'.join(change.key)}"
         self.counts[f"{'late ' if late else ''}{request.verb} {request.resource.plural}"] += 1
-        if change.resource == LEASES:
+        if change.resource == api.LEASES:
             if change.key[1] != LEASE:
                 self.fail(f"S8: {what}: not its Lease")
             return
@@ -172,19 +163,20 @@ class Writes:
             self._of_others(change, request, what)
         elif change.resource in MADE_FOR_INSTANCES:
             self._instance_object(change, what)
-            if not late and change.resource != PODS and change.type is EventType.DELETED:
+            if not late and change.resource != api.PODS and change.type is EventType.DELETED:
                 self._left_alone(change, what)
-        elif change.resource != EVENTS and (wrong := _wrong_object(change)):
+        elif change.resource != api.EVENTS and (wrong := _wrong_object(change)):
             self.fail(f"S8: {what}: {wrong}")
 
     def _keeps(self, change: Change, request: Request) -> bool:
         """A patch that means this one pod, of an instance of ours, and says only whether evictions are kept from it."""
-        if change.resource != PODS or change.before is None or request.verb != "patch":
+        if change.resource != api.PODS or change.before is None or request.verb != "patch":
             return False
-        before, after = change.before.object, change.after.object
+        before = change.before.object
         ours = RULE in before["metadata"].get("labels", {}) or objects.owner_uid(before) in self._jobs
-        named = request.body.get("metadata", {}).get("uid") == before["metadata"]["uid"]
-        return ours and named and only_keeps(before, after)
+        keep = ("metadata", "labels", KEEP)
+        said = changed(before, change.after.object) in ({keep: (None, "true")}, {keep: ("true", None)})
+        return said and ours and _names(request.body, before)
 
     def _fence(self, life: str, what: str) -> None:
         """S7: after a new leader's first write nothing of an old one takes effect."""
@@ -196,30 +188,29 @@ class Writes:
     def _is_of_others(self, change: Change) -> bool:
         """A pod that names a rule itself, or a PodGroup of such: it was made by others, or stands in for theirs."""
         subject = change.after.object if change.before is None else change.before.object
-        if change.resource == PODS:
+        if change.resource == api.PODS:
             return RULE in subject["metadata"].get("labels", {})
         owners = {owner["uid"] for owner in subject["metadata"].get("ownerReferences", ())}
         shared = change.key[1] in self._shared
-        return change.resource == POD_GROUPS and (shared or not owners.isdisjoint(self._ruled))
+        return change.resource == api.POD_GROUPS and (shared or not owners.isdisjoint(self._ruled))
 
     def _of_others(self, change: Change, request: Request, what: str) -> None:
         """Pods are released or, unbound, deleted; PodGroups are made, and Volcano's keep no room. Nothing else."""
         if change.before is None:
-            if change.resource == PODS:
+            if change.resource == api.PODS:
                 self.fail(f"S8: {what}: others make its pods")
             return
         before, after = change.before.object, change.after.object
-        if request.verb == "patch" and change.resource == PODS:
+        if request.verb == "patch" and change.resource == api.PODS:
             for wrong in wrong_patch(before, after, request.body):
                 self.fail(f"S8: {what}: {wrong}")
             if held(before) and not held(after):
                 self.counts["release"] += 1
                 self.released(after, what)
         elif request.verb == "patch":
-            wrongs = wrong_volcano_group_patch if change.key[1] in self._shared else wrong_group_patch
-            for wrong in wrongs(before, after):
+            for wrong in wrong_group_patch(before, after, volcanos=change.key[1] in self._shared):
                 self.fail(f"S8: {what}: {wrong}")
-        elif request.verb != "delete" or change.resource != PODS:
+        elif request.verb != "delete" or change.resource != api.PODS:
             self.fail(f"S8: {what}: not the scaler's to change")
         elif before["spec"].get("nodeName"):
             self._bound_pod_deleted(before, instance_of(before, {})[0], what)
@@ -234,13 +225,13 @@ class Writes:
         gone = change.type is EventType.DELETED or "deletionTimestamp" in change.after.object["metadata"]
         if not gone:
             self.fail(f"S8: {what}: only created and deleted objects were promised")
-        elif change.resource == PODS and subject["spec"].get("nodeName"):
+        elif change.resource == api.PODS and subject["spec"].get("nodeName"):
             self._bound_pod_deleted(subject, objects.owner_uid(subject), what)
 
     def _left_alone(self, change: Change, what: str) -> None:
         """The PodGroup or Service of an instance goes when no pod of it is left on a node."""
         uid = objects.owner_uid(change.after.object)
-        for pod in self._cluster.peek(PODS, change.key[0]):
+        for pod in self._cluster.peek(api.PODS, change.key[0]):
             if (
                 objects.owner_uid(pod) == uid
                 and pod["spec"].get("nodeName")
@@ -260,26 +251,27 @@ def _wrong_object(change: Change) -> str:
     after = change.after.object
     labels = after["metadata"].get("labels") or {}
     is_own = labels.get(MANAGED_BY_LABEL) == MANAGED_BY
-    changes = change.before is not None and change.type is not EventType.DELETED
-    more = change.before is not None and _without_ours(change.before.object) != _without_ours(after)
+    exists = change.before is not None and change.type is not EventType.DELETED
+    found = changed(change.before.object, after) if change.before is not None else {}
+    more = any(path[0] != "status" and path != ROUNDS for path in found)
+    keeps = {"matchLabels": {KEEP: "true"}}
     promises = {
-        ASCEND_JOBS: (
+        api.ASCEND_JOBS: (
             ("a job that is not labelled", not _is_ours(labels)),
-            ("a job was made or removed", not changes),
+            ("a job was made or removed", not exists),
             ("more than its status and rounds", more),
         ),
-        CONFIG_MAPS: (("a ConfigMap that is not its own", not change.key[1].endswith(OWN_SUFFIXES)),),
-        ELASTIC_SERVICES: (
-            ("more than its status", changes and more),
-            ("an ElasticService that is not its own", not changes and not is_own),
+        api.CONFIG_MAPS: (("a ConfigMap that is not its own", not change.key[1].endswith(OWN_SUFFIXES)),),
+        api.ELASTIC_SERVICES: (
+            ("more than its status", exists and more),
+            ("an ElasticService that is not its own", not exists and not is_own),
         ),
-        DISRUPTION_BUDGETS: (
-            ("a budget never changes", changes),
+        api.DISRUPTION_BUDGETS: (
+            ("a budget never changes", exists),
             ("a budget that is not its own", not is_own),
-            ("a budget over pods that it did not label",
-             after.get("spec", {}).get("selector") != {"matchLabels": {KEEP: "true"}}),
+            ("a budget over pods that it did not label", after.get("spec", {}).get("selector") != keeps),
         ),
-    }  # fmt: skip
+    }
     judged = promises.get(change.resource, (("not a kind that it may write", True),))
     return next((words for words, wrong in judged if wrong), "")
 
@@ -293,63 +285,55 @@ def _write(life: str, request: Request) -> tuple[str, ...]:
     return life, request.verb, request.resource.plural, request.namespace, request.name
 
 
-def _without_ours(obj: Object) -> Object:
-    """Without the status, and without the one annotation that the scaler may write beside it."""
-    return apart_from(obj, ("status",), ("metadata", "annotations", ROUNDS_ANNOTATION))
+Changes = dict[tuple[str, ...], tuple[Any, Any]]
+"""Path of a field -> what it was and what it became, None for nothing."""
 
 
-def only_keeps(before: Object, after: Object) -> bool:
-    """Whether a patch said of a pod that no eviction is allowed, or that it is, and nothing else."""
-    old, new = (obj["metadata"].get("labels", {}).get(KEEP) for obj in (before, after))
-    label = ("metadata", "labels", KEEP)
-    return {old, new} == {None, "true"} and apart_from(before, label) == apart_from(after, label)
+def changed(before: Object, after: Object) -> Changes:
+    """What became of an object, but for its version; of labels, annotations and the like each one."""
+    old, new = _fields(before), _fields(after)
+    paths = sorted(path for path in old.keys() | new.keys() if path not in VERSION and old.get(path) != new.get(path))
+    return {path: (old.get(path), new.get(path)) for path in paths}
 
 
-def apart_from(obj: Object, *paths: tuple[str, ...]) -> Object:
-    """What an object says besides its version and these fields."""
-    version = (("metadata", name) for name in ("resourceVersion", "generation", "managedFields"))
-    return reduce(_without, (*version, *paths), obj)
-
-
-def _without(obj: Object, path: Sequence[str]) -> Object:
-    name, *rest = path
-    if rest:
-        return {**obj, name: _without(obj.get(name) or {}, rest)}
-    return {key: value for key, value in obj.items() if key != name}
+def _fields(value: Any, *path: str) -> dict[tuple[str, ...], Any]:
+    if not isinstance(value, dict) or len(path) == len(ROUNDS):
+        return {path: value}
+    return {found: one for key, inner in value.items() for found, one in _fields(inner, *path, key).items()}
 
 
 def wrong_patch(before: Object, after: Object, body: Any) -> Iterator[str]:
     """S8: everything that a patch did to a pod besides taking our gate off, or that it did not mean this pod only."""
-    metadata = body.get("metadata") if isinstance(body, dict) else None
-    if (metadata or {}).get("uid") != before["metadata"]["uid"]:
+    if not _names(body, before):
         yield "names no uid, or another pod's"
-    if gates_of(after) not in (gates_of(before), [gate for gate in gates_of(before) if gate != GATE]):
-        yield f"gates {gates_of(before)} became {gates_of(after)}"
-    annotations = [obj["metadata"].get("annotations") or {} for obj in (before, after)]
-    for key in sorted(annotations[0].keys() | annotations[1].keys()):
-        old, new = (found.get(key) for found in annotations)
-        named = key == GROUP_NAME and new is not None and not before["spec"].get("nodeName")
-        if old != new and not named and not (key == COST and old == HELD_COST and new is None):
-            yield f"annotation {key}: {old} became {new}"
-    ours = ("metadata", "annotations"), ("spec", "schedulingGates")
-    if apart_from(before, *ours) != apart_from(after, *ours):
-        yield "changed more than gate and annotations"
+    gates, left = gates_of(before), gates_of(after)
+    if left not in (gates, [gate for gate in gates if gate != GATE]):
+        yield f"gates {gates} became {left}"
+    named, cost = (("metadata", "annotations", key) for key in (GROUP_NAME, COST))
+    for path, (old, new) in changed(before, after).items():
+        allowed = path == named and new is not None and not before["spec"].get("nodeName")
+        allowed |= (path, old, new) == (cost, HELD_COST, None) or path == ("spec", "schedulingGates")
+        if not allowed:
+            yield f"{'.'.join(path)}: {old} became {new}"
 
 
-def wrong_group_patch(before: Object, after: Object) -> Iterator[str]:
-    """S8: everything that a patch did to an instance's own PodGroup besides giving it owners that are pods."""
-    old, new = (obj["metadata"].get("ownerReferences") or [] for obj in (before, after))
-    if new[: len(old)] != old or any(owner["kind"] != "Pod" or owner["controller"] for owner in new[len(old) :]):
-        yield f"owners {old} became {new}"
-    owners = ("metadata", "ownerReferences")
-    if apart_from(before, owners) != apart_from(after, owners):
-        yield "changed more than its owners"
+def _names(body: Any, pod: Object) -> bool:
+    """Whether a patch names the uid of this pod."""
+    named: Object = (body.get("metadata") if isinstance(body, dict) else None) or {}
+    return bool(named.get("uid") == pod["metadata"]["uid"])
 
 
-def wrong_volcano_group_patch(before: Object, after: Object) -> Iterator[str]:
-    """S8: everything that a patch did to a PodGroup of Volcano's making besides letting it keep no room."""
-    freed = {**before["spec"], "minResources": {}}
-    if after["spec"] != freed:
-        yield f"spec {before['spec']} became {after['spec']}"
-    if apart_from(before, ("spec",)) != apart_from(after, ("spec",)):
-        yield "changed more than the room that it keeps"
+def wrong_group_patch(before: Object, after: Object, *, volcanos: bool) -> Iterator[str]:
+    """S8: everything that a patch did to a PodGroup besides giving it owners that are pods, or, where Volcano made it,
+    letting it keep no room."""
+    found = changed(before, after)
+    if volcanos:
+        right = after["spec"].get("minResources") == {} and all(path[:2] == ROOM for path in found)
+    else:
+        old, new = (owners or [] for owners in found.pop(("metadata", "ownerReferences"), ([], [])))
+        more = new[len(old) :]
+        right = (
+            new[: len(old)] == old and all(one["kind"] == "Pod" and not one["controller"] for one in more) and not found
+        )
+    if not right:
+        yield f"changed {changed(before, after)}"

@@ -1,5 +1,6 @@
-"""Judges decisions about services that compete, pass by pass, by what could be seen: S1, S3, S8 to S11, L1 and L5; and
-what was not as promised once a story has ended (`unkept`): how many serve, L1, L2, L4, L5 and S2.
+"""Judges decisions about services that compete, pass by pass, by what could be seen: S9, S10, L1 and L5 (S1, S3 and S11
+does tests.chaos.decisions); and what was not as promised once a story has ended (`unkept`): how many serve, L1, L2, L4,
+L5 and S2.
 
 A matching of pods to nodes of its own; it shares nothing with scaler.decide but the words in which decisions come.
 """
@@ -11,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from scaler.decide.world import Admit, Decision, Evict, Plan, Preempt, Reason, Revoke, State
-from scaler.settings import Settings
 from scaler.sim.stories.play import START
 from scaler.sim.stories.timeline import MomentKind, Timeline
 from tests.chaos.witness import Witness
@@ -40,16 +40,14 @@ class Passes:
     """
 
     def __init__(
-        self, witness: Witness, services: Iterable[Service], settings: Settings, *, given_up: Set[str] = frozenset(),
-        lag: float = 0.0, patience: float = PATIENCE,
+        self, witness: Witness, services: Iterable[Service], *, given_up: Set[str] = frozenset(), lag: float = 0.0,
+        patience: float = PATIENCE,
     ) -> None:  # fmt: skip
         self.view = ServicesView(services)
         self.witness = witness
         self._fail = witness.fail
         self._clock = witness.clock
         self._given_up = given_up
-        self._preempt = settings.preempt
-        self._honour = settings.honour_preemptable
         self._settled = SETTLED + 2 * lag
         self._patience = patience
         self.evicted: set[str] = set()
@@ -73,8 +71,6 @@ class Passes:
         """One pass of the controller."""
         plans = {str(plan.key): plan for plan in decision.plans if str(plan.key) in self.view.services}
         self._plans = plans
-        self._check_targets(plans)
-        self._check_evictions(plans)
         self._take_note(plans)
         reserved = self._reserved(plans)
         for key, plan in plans.items():
@@ -97,57 +93,6 @@ class Passes:
                 if isinstance(action, Evict):
                     self.evicted.add(action.uid)
                     self.evictions[action.beneficiary].append(now)
-
-    # S1
-
-    def _check_targets(self, plans: Mapping[str, Plan]) -> None:
-        """What runs, what waits for the scheduler and what is admitted now are never more than the target."""
-        for key, plan in plans.items():
-            admitted = _uids(plan, Admit)
-            for group, target in plan.target.items() if admitted else ():
-                own = self.view.of(key, group)
-                fresh = admitted.intersection(one.uid for one in own)
-                there = {one.uid for one in own if one.all_run} | fresh
-                there |= self._in_hands(key, plan).intersection(one.uid for one in own)
-                if fresh and len(there) > target:
-                    self._fail(f"S1: {key} gets {len(there)} in {group}, above its target {target}")
-
-    # S3 and S11
-
-    def _check_evictions(self, plans: Mapping[str, Plan]) -> None:
-        """Only surplus goes, of services that it may be taken from, and what becomes free places the beneficiary."""
-        gone: defaultdict[str, set[str]] = defaultdict(set)
-        for key, plan in plans.items():
-            for action in plan.actions:
-                if isinstance(action, Evict):
-                    gone[action.beneficiary].add(action.uid)
-                    self._check_victim(key, action.beneficiary)
-            self._check_kept(key, _uids(plan, Evict))
-        for key, victims in gone.items():
-            needed = self.view.missing(key, without=victims)
-            room = self.view.room(coming=True, without=victims | self.evicted)
-            if not fit(needed, room):
-                self._fail(f"S11: {len(victims)} go for {key}, and {_list(needed)} still does not fit on {_list(room)}")
-            if not needed and self.view.services[key].annotations.get("trade") != "always":
-                self._fail(f"S11: {len(victims)} go for {key}, which misses nothing")
-
-    def _check_victim(self, key: str, beneficiary: str) -> None:
-        victim, other = self.view.services[key], self.view.services[beneficiary]
-        if victim is other:
-            allowed = victim.annotations.get("trade") != "off"
-        else:
-            equal = self._preempt is Preempt.EQUAL_OR_HIGHER and victim.worth == other.worth
-            open_to_it = not self._honour or victim.annotations.get("preemptable") != "false"
-            allowed = self._preempt is not Preempt.NEVER and open_to_it and (victim.worth < other.worth or equal)
-        if not allowed:
-            self._fail(f"S3: {key} ({victim.worth}) loses pods to {beneficiary} ({other.worth})")
-
-    def _check_kept(self, key: str, victims: Set[str]) -> None:
-        for group, least in self.view.services[key].minimum.items() if victims else ():
-            running = {one.uid for one in self.view.of(key, group) if one.all_run}
-            left = len(running - victims)
-            if left < min(least, len(running)):
-                self._fail(f"S3: {key} keeps {left} of {len(running)} in {group}, its minimum is {least}")
 
     # S9 and S10
 

@@ -27,6 +27,7 @@ from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from scaler.sim.stories.world import World
+from tests.chaos.decisions import Decisions
 from tests.chaos.replica import Life
 from tests.chaos.view import View
 from tests.chaos.witness import Played, Witness
@@ -109,8 +110,8 @@ def watched(
         settings = settings_of(what)
         witness = Witness(clock, most=MOST_WORDS)
         writes = Writes(cluster, witness)
-        passes = Passes(witness, services, settings, given_up=given_up, lag=delays.own_lag, patience=patience)
-        writes.evicted = passes.evicted
+        decisions = Decisions(witness, writes)
+        passes = Passes(witness, services, given_up=given_up, lag=delays.own_lag, patience=patience)
         eyes = Late(cluster, delays.own_lag, dice("eyes", seed), passes.view)
         life = Life(cluster, "scaler", writes, faults=eyes, seed=seed, latency=delays.latency)
         api = FaultyApi(life, Curses(what.curse, lambda: clock.now() - START), seed=seed)
@@ -118,6 +119,7 @@ def watched(
 
         async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
             def both(world: Seen, decision: Decision) -> None:
+                decisions.judge("scaler", world, decision)
                 passes.judge(decision)
                 if closely and decide(world) != decision:
                     witness.fail("S5: made from nothing, the decision is another one")
