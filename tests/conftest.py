@@ -16,6 +16,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("untimed", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+# Its cases are no test modules, but their assertions should explain themselves as if they were.
+pytest.register_assert_rewrite("tests.conformance")
+
 pytest_plugins = [
     "tests.parts", "tests.repeat", "tests.control_plane.plugin", "tests.page.browser",
 ]  # fmt: skip

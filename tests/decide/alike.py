@@ -47,15 +47,7 @@ Change = Callable[[str, float], float]
 
 def aged(s: State, by: int) -> State:
     """The state so many seconds later, everything else unchanged."""
-    memory = _memory(s.memory, lambda _, age: age + by)
-    nodes = tuple((state, min(age + by, LONG_AGO if state == "R" else 90)) for state, age in s.nodes)
-    insts = tuple(
-        inst._replace(ending=min(inst.ending + by, 90), newest=min(inst.newest + by, 30))
-        if inst.ending or inst.newest or any(pod[0] in "tugsr" for pod in inst.pods)
-        else inst
-        for inst in s.insts
-    )
-    return s._replace(memory=memory, nodes=nodes, insts=insts, last_bind=min(s.last_bind + by, LONG_AGO))
+    return _with_ages(s, lambda _, age: age + by)
 
 
 def representative(of: Shape, s: State) -> State:
@@ -70,38 +62,21 @@ def representative(of: Shape, s: State) -> State:
         sharp |= {"node", "backoff_until"}
     else:
         s = s._replace(nodes=tuple((state, LONG_AGO if state == "R" else age) for state, age in s.nodes))
-    small = {_small(age) for name, age in _ages(s) if name in sharp}
+    small = set[float]()
+
+    def look(name: str, age: float) -> float:
+        small.update([_small(age)] if name in sharp else [])
+        return age
+
+    s = _with_ages(s, look)
     before = sorted((age for age in small if age < 0), reverse=True)
     after = sorted(age for age in small if age > 0)
     new = {0: 0} | {age: -number for number, age in enumerate(before, 1)} | {age: n for n, age in enumerate(after, 1)}
-
-    def change(name: str, age: float) -> float:
-        return age - _small(age) + (new[_small(age)] if name in sharp else 0)
-
-    def whole(name: str, age: int) -> int:
-        return age if age >= LONG_AGO else int(change(name, age))
-
-    return s._replace(
-        memory=_memory(s.memory, change),
-        nodes=tuple((state, whole("node" if state == "R" else "", age)) for state, age in s.nodes),
-        insts=tuple(inst._replace(ending=whole("", inst.ending), newest=whole("", inst.newest)) for inst in s.insts),
-        last_bind=whole("last_bind", s.last_bind),
-    )
+    return _with_ages(s, lambda name, age: age - _small(age) + (new[_small(age)] if name in sharp else 0))
 
 
 def _small(age: float) -> float:
     return (age + QUANTUM // 2) % QUANTUM - QUANTUM // 2
-
-
-def _ages(s: State) -> Iterator[tuple[str, float]]:
-    """Of what may be compared with a bind, or with the return of a node."""
-    yield from (("node", age) for state, age in s.nodes if state == "R" and age < LONG_AGO)
-    if s.last_bind < LONG_AGO:
-        yield "last_bind", s.last_bind
-    for one in (s.memory, *_clocks(s.memory)):
-        for name, cap in CAPS[type(one)].items():
-            if value := getattr(one, name):
-                yield name, min(NOW - value, cap)
 
 
 def _clocks(memory: Memory) -> Iterator[ServiceMemory | InstanceMemory]:
@@ -164,24 +139,34 @@ def _rank(age: float, clocks: list[float]) -> int:
     return int(min((clock for clock in clocks if clock > age), default=LONG_AGO + 1)) - 1
 
 
-def _memory(memory: Memory, change: Change) -> Memory:
-    services = {
-        name: msgspec.structs.replace(
-            _changed(one, change), instances={uid: _changed(each, change) for uid, each in one.instances.items()}
-        )
-        for name, one in memory.services.items()
-    }
-    return msgspec.structs.replace(_changed(memory, change), services=services)
+def _with_ages(s: State, change: Change) -> State:
+    """The state with other ages: `change` gets the name of each, "" of what is never compared with a bind."""
 
+    def changed(name: str, age: float, cap: int) -> int:
+        return cap if age >= cap else min(int(change(name, age)), cap)
 
-def _changed(one: _Timed, change: Change) -> _Timed:
-    changes: dict[str, float] = {}
-    for name, cap in CAPS[type(one)].items():
-        value = getattr(one, name)
-        if value:
-            age = min(change(name, min(NOW - value, cap)), cap)
-            changes[name] = NOW - (1 if cap == 0 and age >= 0 else age)
-    return msgspec.structs.replace(one, **changes) if changes else one
+    def remembered(one: _Timed) -> _Timed:
+        times = {}
+        for name, cap in CAPS[type(one)].items():
+            if value := getattr(one, name):
+                age = changed(name, NOW - value, cap)
+                times[name] = NOW - (1 if cap == age == 0 else age)
+        return msgspec.structs.replace(one, **times) if times else one
+
+    services = {}
+    for name, one in s.memory.services.items():
+        instances = {uid: remembered(each) for uid, each in one.instances.items()}
+        services[name] = msgspec.structs.replace(remembered(one), instances=instances)
+    return s._replace(
+        nodes=tuple(
+            (state, changed("node", age, LONG_AGO) if state == "R" else changed("", age, 90)) for state, age in s.nodes
+        ),
+        insts=tuple(
+            inst._replace(ending=changed("", inst.ending, 90), newest=changed("", inst.newest, 30)) for inst in s.insts
+        ),
+        memory=msgspec.structs.replace(remembered(s.memory), services=services),
+        last_bind=changed("last_bind", s.last_bind, LONG_AGO),
+    )
 
 
 def _in_order(of: Shape, s: State) -> State:

@@ -8,18 +8,17 @@ make them, and no restarts are counted.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from scaler.rules.rule import Trade
 from tests.decide.contract import Counts, attainable
-from tests.decide.facts import Facts
-from tests.decide.packing import can_spoil, packs, room_of
+from tests.decide.facts import Facts, choices
+from tests.decide.packing import Pod, can_spoil, packs, room_of
 from tests.decide.small_worlds import POLICY, Shape, State
 
-Needs = list[tuple[frozenset[int], int]]
-"""Pods, each with the nodes that it is reserved room on, and of which job it is."""
-
+Needs = list[tuple[int, Pod]]
+"""Pods with the nodes that each is reserved room on, behind the number of its job."""
 
 BOUND = ("running", "starting", "part", "broken")
 UP = (*BOUND, "hands")
@@ -59,60 +58,53 @@ class _Judge(Facts):
 
     # what there is
 
-    def group(self, team: int, name: str) -> list[int]:
-        return [n for n in self.members(team, name) if self.insts[n].there]
-
-    def number(self, team: int, name: str, *states: str) -> int:
-        return sum(self.state[n] in states for n in self.group(team, name))
+    def among(self, jobs: Iterable[int], *states: str) -> list[int]:
+        """Those of these jobs that are in one of these states."""
+        return [n for n in jobs if self.state[n] in states]
 
     def largest(self, team: int) -> Counts:
         """The largest ratio with enough live instances."""
         found = self.ratios(team)
-        return found[attainable(found, {g: len(self.group(team, g)) for g in found[0]})[0]]
+        return found[attainable(found, self.live(team))[0]]
 
     def needs(self, job: int, room: frozenset[int]) -> Needs:
         one = self.jobs[job]
-        return [(one.nodes & room, job)] * (one.pods - self.insts[job].bound)
+        return [(job, (1, one.nodes & room))] * (one.pods - self.insts[job].bound)
 
     def fit(self, more: Needs) -> bool:
-        pods = [(1, nodes) for nodes, _ in [*self.reserved, *more]]
-        return packs(dict.fromkeys(range(len(self.of.nodes)), 1), pods)
+        return packs(dict.fromkeys(range(len(self.of.nodes)), 1), [pod for _, pod in [*self.reserved, *more]])
 
     # 3b.1: the minimum
 
     def lacks(self, team: int) -> dict[str, int]:
         """The smallest ratio less what is bound and has a slot."""
-        return {g: max(0, n - self.number(team, g, *BOUND)) for g, n in self.smallest(team).items()}
+        return {g: max(0, n - len(self.among(self.members(team, g), *BOUND))) for g, n in self.smallest(team).items()}
 
     def fixed(self, team: int) -> list[int]:
         """Of the minimum, what is bound in part: its unbound pods are missing too."""
         found = []
         for g, n in self.smallest(team).items():
-            bound = [one for one in self.group(team, g) if self.state[one] in BOUND]
+            bound = self.among(self.members(team, g), *BOUND)
             parts = [one for one in bound if self.insts[one].count("u")]
             found += parts[: max(0, n - len(bound) + len(parts))]
         return found
 
     def candidates(self, team: int, name: str) -> list[int]:
         """Those in hands before those held; what is terminating last, while its room is to come."""
-        order = {"hands": 0, "held": 1, "ending": 2}
-        mine = [n for n in self.group(team, name) if self.state[n] in order]
-        places = {n: {place for _, place in self.insts[n].pods if place >= 0} for n in mine}
-        hopeful = [n for n in mine if self.state[n] != "ending" or places[n] <= self.ends]
-        return sorted(hopeful, key=lambda n: (order[self.state[n]], n))
+        mine = self.members(team, name)
+        ending = self.among(mine, "ending")
+        hopeful = [n for n in ending if {place for _, place in self.insts[n].pods if place >= 0} <= self.ends]
+        return [*self.among(mine, "hands"), *self.among(mine, "held"), *hopeful]
 
-    def choices(self, team: int) -> Iterator[list[int]]:
-        lacks = self.lacks(team)
-        each = (itertools.combinations(self.candidates(team, g), n) for g, n in lacks.items())
-        for choice in itertools.islice(itertools.product(*each), 16):
-            yield [one for part in choice for one in part]
+    def choices(self, team: int) -> Iterator[tuple[int, ...]]:
+        pools = [(self.candidates(team, g), n) for g, n in self.lacks(team).items()]
+        return itertools.islice(choices(pools), 16)
 
     def too_large(self, team: int) -> bool:
         """It would not fit on empty nodes."""
         there = frozenset(n for n, (state, _) in enumerate(self.nodes) if state != "G")
-        each = (itertools.combinations(self.group(team, g), n) for g, n in self.smallest(team).items())
-        for choice in itertools.product(*each):
-            jobs = [self.jobs[one] for part in choice for one in part]
+        for choice in choices((self.members(team, g), n) for g, n in self.smallest(team).items()):
+            jobs = [self.jobs[one] for one in choice]
             if packs(dict.fromkeys(there, 1), [(1, job.nodes & there) for job in jobs for _ in range(job.pods)]):
                 return False
         return True
@@ -123,8 +115,7 @@ class _Judge(Facts):
     # 3b.2: their order
 
     def order(self, team: int) -> tuple[object, ...]:
-        begun = any(self.state[n] in UP for n in self.of.of(team))
-        return (-self.of.teams[team].priority, not begun, self.of.of(team).start)
+        return (-self.of.teams[team].priority, not self.among(self.of.of(team), *UP), self.of.of(team).start)
 
     # 3b.4: victims, the cheapest first
 
@@ -137,10 +128,9 @@ class _Judge(Facts):
         useful = frozenset().union(*(self.jobs[n].nodes for n in missing))
         found = []
         for g, least in self.smallest(team).items():
-            mine = [n for n in reversed(self.group(team, g)) if n not in self.nominated and self.on_ready_nodes(n)]
-            runs = [n for n in mine if self.state[n] == "running"]
-            rest = [n for n in mine if self.state[n] in ("starting", "part", "broken")]
-            rest.sort(key=lambda n: self.state[n] != "part")  # what is of no use goes first
+            mine = [n for n in reversed(self.members(team, g)) if n not in self.nominated and self.on_ready_nodes(n)]
+            runs = self.among(mine, "running")
+            rest = [*self.among(mine, "part"), *self.among(mine, "starting", "broken")]  # what is of no use goes first
             most = max(0, len(runs) + (0 if running else len(rest)) - least)
             found += [n for n in (runs if running else rest) if self.nodes_left([n]) & useful][:most]
         return found
@@ -161,7 +151,7 @@ class _Judge(Facts):
 
     # 3b.3: reserve
 
-    def source(self, team: int) -> tuple[list[int], Needs, str, list[int]] | None:
+    def source(self, team: int) -> tuple[tuple[int, ...], Needs, str, list[int]] | None:
         """What is chosen, on what room, from which source, and its victims."""
         own = self.of.teams[team].trade is not Trade.OFF
         still = self.surplus(team, running=False, helps=team) if own else []
@@ -179,7 +169,7 @@ class _Judge(Facts):
         ]
         for name, room, victims in tries:
             for choice in self.choices(team):
-                if name in ("free", "own that does not run") and any(self.state[n] == "ending" for n in choice):
+                if name in ("free", "own that does not run") and self.among(choice, "ending"):
                     continue
                 if self.placed(team, choice, room, victims):
                     left = list(victims)
@@ -190,12 +180,12 @@ class _Judge(Facts):
                     return choice, self.all_needs(team, choice, room | self.nodes_left(left)), name, left
         return None
 
-    def all_needs(self, team: int, choice: list[int], room: frozenset[int]) -> Needs:
+    def all_needs(self, team: int, choice: Sequence[int], room: frozenset[int]) -> Needs:
         """What is bound in part has its room already, or there is none."""
         parts = [n for n in self.fixed(team) if n not in self.kept]
         return [need for n in [*parts, *choice] for need in self.needs(n, room)]
 
-    def placed(self, team: int, choice: list[int], room: frozenset[int], victims: list[int]) -> bool:
+    def placed(self, team: int, choice: Sequence[int], room: frozenset[int], victims: list[int]) -> bool:
         return self.fit(self.all_needs(team, choice, room | self.nodes_left(victims)))
 
     # in order
@@ -207,16 +197,16 @@ class _Judge(Facts):
             if self.fit(self.needs(n, self.free)):
                 self.reserved += self.needs(n, self.free)
                 self.kept.append(n)
-        self.granted: list[tuple[int, list[int]]] = []
+        self.granted: list[tuple[int, Sequence[int]]] = []
         self.chosen: set[int] = set()
         self.sources: dict[int, str] = {}
         for team in sorted(filter(self.misses, self.teams), key=self.order):
             self.minimum(team)
         self.scale_ups_in_hands()
-        hands = [n for n, state in enumerate(self.state) if state == "hands" and n not in self.revoke] + self.kept
+        hands = [n for n in self.among(range(len(self.jobs)), "hands") if n not in self.revoke] + self.kept
         self.release(hands)
         self.scale_ups_held(hands)
-        unsure = len({self.jobs[n].nodes for _, n in self.reserved}) > 1 and any(
+        unsure = len({self.jobs[n].nodes for n, _ in self.reserved}) > 1 and any(
             source != "free" for source in self.sources.values()
         )
         return Opinion(frozenset(self.admit), frozenset(self.revoke), frozenset(self.evict), unsure)
@@ -228,36 +218,36 @@ class _Judge(Facts):
         if found is None and not self.shares(team):
             self.minimum_of_one_alone(team)
         elif found is None:
-            self.revoke += [n for n in self.of.of(team) if self.state[n] == "hands"]
+            self.revoke += self.among(self.of.of(team), "hands")
         else:
             choice, needs, source, victims = found
             self.reserved += needs
             self.chosen |= set(choice) | set(self.fixed(team))
             self.sources[team] = source
             self.nominated += victims
-            if not any(self.jobs[n].team == team and self.state[n] == "running" for n in victims):
+            if not any(self.jobs[n].team == team for n in self.among(victims, "running")):
                 self.evict += victims  # own running surplus goes only after a while
             swapped = self.swapped(team, choice)
             self.revoke += swapped
             if source == "free" and not swapped:
                 self.granted.append((team, choice))
             elif source != "free" and not self.shares(team) and not swapped:
-                self.admit += [n for n in choice if self.state[n] == "held"]
+                self.admit += self.among(choice, "held")
             elif source != "free" and self.shares(team):
-                self.revoke += [n for n in choice if self.state[n] == "hands"]
+                self.revoke += self.among(choice, "hands")
 
-    def swapped(self, team: int, choice: list[int]) -> list[int]:
+    def swapped(self, team: int, choice: Sequence[int]) -> list[int]:
         """In hands, while a held one of the same group is chosen instead."""
-        letters = {self.jobs[n].letter for n in choice if self.state[n] == "held"}
-        hands = [n for n in self.of.of(team) if self.state[n] == "hands" and n not in choice]
-        return [n for n in hands if self.jobs[n].letter in letters]
+        letters = {self.jobs[n].letter for n in self.among(choice, "held")}
+        hands = self.among(self.of.of(team), "hands")
+        return [n for n in hands if n not in choice and self.jobs[n].letter in letters]
 
     def minimum_of_one_alone(self, team: int) -> None:
         """Whether it fits or not; candidates that fit go first."""
         choice: list[int] = []
         more: Needs = []
         for g, n in self.lacks(team).items():
-            queue = [one for one in self.candidates(team, g) if self.state[one] != "ending"]
+            queue = self.among(self.candidates(team, g), "hands", "held")
             good: list[int] = []
             for one in queue:
                 if len(good) < n and self.fit(more + self.needs(one, self.free)):
@@ -269,7 +259,7 @@ class _Judge(Facts):
         self.revoke += swapped
         self.chosen |= set(choice)
         letters = {self.jobs[one].letter for one in swapped}
-        self.admit += [n for n in choice if self.state[n] == "held" and self.jobs[n].letter not in letters]
+        self.admit += [n for n in self.among(choice, "held") if self.jobs[n].letter not in letters]
 
     # 3b.7: scale-ups
 
@@ -279,11 +269,11 @@ class _Judge(Facts):
     def scale_ups_in_hands(self) -> None:
         beyond = self.too_many(self.largest)
         late = self.too_many(self.target)
-        hands = [n for n in self.chosen if self.state[n] == "hands" and n not in self.revoke]
-        hands += [n for n, state in enumerate(self.state) if state == "part"]
+        hands = [n for n in self.among(self.chosen, "hands") if n not in self.revoke]
+        hands += self.among(range(len(self.jobs)), "part")
         for team in self.in_order():
-            for n in sorted(self.of.of(team), key=lambda n: (n in late, n)):
-                if self.state[n] != "hands" or n in self.chosen or n in self.revoke:
+            for n in sorted(self.among(self.of.of(team), "hands"), key=lambda n: (n in late, n)):
+                if n in self.chosen or n in self.revoke:
                     continue
                 needs = self.needs(n, self.free)
                 fits = self.fit(needs) and not self.can_spoil(
@@ -302,15 +292,15 @@ class _Judge(Facts):
         found: set[int] = set()
         for team in self.teams:
             for g, most in ratio(team).items():
-                left = [n for n in reversed(self.group(team, g)) if self.state[n] in UP and n not in self.revoke]
-                hands = [n for n in left if self.state[n] == "hands" and n not in self.chosen]
+                left = [n for n in self.among(reversed(self.members(team, g)), *UP) if n not in self.revoke]
+                hands = [n for n in self.among(left, "hands") if n not in self.chosen]
                 found |= set(hands[: max(0, len(left) - most)])
         return found
 
     def another_fits(self, team: int, job: int) -> bool:
-        letter = self.jobs[job].letter
-        held = [n for n in self.of.of(team) if self.state[n] == "held" and self.jobs[n].letter == letter and n != job]
-        return any(self.insts[n].there and self.fit(self.needs(n, self.free)) for n in held)
+        held = [n for n in self.among(self.of.of(team), "held") if n != job]
+        alike = [n for n in held if self.jobs[n].letter == self.jobs[job].letter]
+        return any(self.fit(self.needs(n, self.free)) for n in alike)
 
     def crowded(self, team: int) -> bool:
         """What is revoked now of those it shares nodes with may be bound before that is done."""
@@ -322,11 +312,10 @@ class _Judge(Facts):
             if self.misses(team) or not self.serves(team):
                 continue
             for g, most in self.target(team).items():
-                places = most - self.number(team, g, *UP)
-                for n in (n for n in self.group(team, g) if self.state[n] == "held"):
-                    if places <= 0:
-                        break
-                    if self.goes(team, n, hands):
+                mine = self.members(team, g)
+                places = most - len(self.among(mine, *UP))
+                for n in self.among(mine, "held"):
+                    if places > 0 and self.goes(team, n, hands):
                         self.admit.append(n)
                         hands.append(n)
                         places -= 1
@@ -347,7 +336,7 @@ class _Judge(Facts):
     def release(self, hands: list[int]) -> None:
         """Beside everything still in hands, what is revoked now included: first the most restricted."""
         ready = [choice for team, choice in self.granted if not self.crowded(team)]
-        held = (n for choice in ready for n in choice if self.state[n] == "held")
+        held = (n for choice in ready for n in self.among(choice, "held"))
         first = not hands
         for n in sorted(held, key=lambda n: (len(self.jobs[n].nodes & self.free), n)):
             movers = [need for one in [*hands, n] for need in self.needs(one, self.free)]
@@ -358,10 +347,8 @@ class _Judge(Facts):
 
     def can_spoil(self, movers: Needs) -> bool:
         """Whether the scheduler can put some of these so that what is reserved for the others fits no more."""
-        place = frozenset().union(*(nodes - self.free for nodes, _ in self.reserved))
-        can_move = tuple((job, (1, nodes & self.free)) for nodes, job in movers)
-        reserved = tuple((job, (1, nodes)) for nodes, job in self.reserved)
-        return can_spoil(room_of(dict.fromkeys(self.free | place, 1)), can_move, reserved)
+        room = self.free.union(*(nodes for _, (_, nodes) in self.reserved))
+        return can_spoil(room_of(dict.fromkeys(room, 1)), tuple(movers), tuple(self.reserved))
 
 
 def _state(s: State, number: int) -> str:

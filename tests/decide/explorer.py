@@ -29,7 +29,7 @@ from scaler.decide.invariants import violations
 from scaler.decide.memory import Memory
 from scaler.decide.world import Decision
 from tests.builders import NOW
-from tests.decide import liveness, safety
+from tests.decide import promises
 from tests.decide.alike import aged, representative
 from tests.decide.graph import left, strongly_connected
 from tests.decide.moves import events, moves
@@ -161,7 +161,7 @@ class Explorer:
         for what in violations(view(self.of, s), made):
             self._bad(what.partition(":")[0] + " (violations): " + what, number)
         if actions(made):
-            for what in safety.broken(self.of, s, made):
+            for what in promises.broken(self.of, s, made):
                 self._bad(what, number)
         self._check_settles(number, s)
 
@@ -202,7 +202,7 @@ class Explorer:
             if inner:
                 self._check_cycle(states, inner, ends=len(inner) == len(edges))
             if len(inner) == len(edges):
-                for what in liveness.wrong(self.of, [self.states[at] for at in states], self.decision):
+                for what in promises.wrong(self.of, [self.states[at] for at in states], self.decision):
                     self._bad(what, states[0])
 
     def _check_cycle(self, states: list[int], inner: list[Edge], *, ends: bool) -> None:

@@ -23,6 +23,12 @@ def is_up(inst: Inst) -> bool:
     return inst.there and inst.count("u", "s", "r") > 0
 
 
+def choices(pools: Iterable[tuple[Iterable[int], int]]) -> Iterator[tuple[int, ...]]:
+    """Every choice of so many of each pool."""
+    for choice in itertools.product(*(itertools.combinations(pool, number) for pool, number in pools)):
+        yield tuple(number for part in choice for number in part)
+
+
 class Facts:
     """`memory` is what was remembered after looking at this state; by default what the state itself remembers."""
 
@@ -56,7 +62,8 @@ class Facts:
         return all(self.nodes[place][0] != "X" for _, place in self.insts[number].pods if place >= 0)
 
     def members(self, team: int, group: str) -> list[int]:
-        return [number for number in self.of.of(team) if GROUPS[self.jobs[number].letter] == group]
+        """Those that exist."""
+        return [n for n in self.of.of(team) if self.insts[n].there and GROUPS[self.jobs[n].letter] == group]
 
     def ratios(self, team: int) -> list[Counts]:
         """Of its rule, those that are not larger than the smallest with as many instances as are wanted."""
@@ -76,19 +83,22 @@ class Facts:
 
     def target(self, team: int) -> Counts:
         found = self.ratios(team)
-        live = {group: self._lasting(self.members(team, group)) for group in found[0]}
-        return found[target_of(found, self._running(team), live)[0]]
+        return found[target_of(found, self._running(team), self.live(team))[0]]
 
     def _running(self, team: int) -> Counts:
         return {group: sum(map(self.runs, self.members(team, group))) for group in self.smallest(team)}
 
-    def _lasting(self, mine: list[int]) -> int:
-        """Instances of a group that are still there when its rollout is over."""
-        there = [n for n in mine if self.insts[n].there]
-        old = sum(self.jobs[n].outdated and self.runs(n) for n in there)
-        new = sum(not self.jobs[n].outdated for n in there)
-        in_rollout = bool(mine) and self.of.owner(mine[0]) != ""
-        return len(there) - (min(old, new, max(0, len(there) - self.of.wanted(mine[0]))) if in_rollout else 0)
+    def live(self, team: int) -> Counts:
+        """Instances of each group that are still there when its rollout is over."""
+        found = {group: self.members(team, group) for group in self.smallest(team)}
+        return {group: len(mine) - self._passing(mine) for group, mine in found.items()}
+
+    def _passing(self, mine: list[int]) -> int:
+        if not mine or not self.of.owner(mine[0]):
+            return 0
+        old = sum(self.jobs[n].outdated and self.runs(n) for n in mine)
+        new = sum(not self.jobs[n].outdated for n in mine)
+        return min(old, new, max(0, len(mine) - self.of.wanted(mine[0])))
 
     def shares(self, team: int) -> bool:
         """Whether another service that exists could use one of its nodes."""
@@ -115,14 +125,13 @@ class Facts:
 
     def minimums(self, team: int) -> Iterator[tuple[int, ...]]:
         """Every choice of instances that would make up the minimum, beside those bound whole and with a slot."""
-        pools, numbers = [], []
+        pools = []
         for group, least in self.smallest(team).items():
-            mine = [n for n in self.members(team, group) if self.insts[n].there]
+            mine = self.members(team, group)
             kept = [n for n in mine if self._whole(n) and self.has_slot(n)]
-            pools.append([n for n in mine if n not in kept and self._may_be_chosen(n)])
-            numbers.append(max(0, least - len(kept)))
-        for choice in itertools.product(*(itertools.combinations(p, n) for p, n in zip(pools, numbers, strict=True))):
-            yield tuple(number for part in choice for number in part)
+            able = [n for n in mine if n not in kept and self._may_be_chosen(n)]
+            pools.append((able, max(0, least - len(kept))))
+        return choices(pools)
 
     def _whole(self, number: int) -> bool:
         return self.insts[number].bound == self.jobs[number].pods

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.invariants import violations
 from scaler.decide.world import Admit, Decision, Evict, Preempt, Revoke
-from tests.decide import safety
+from tests.decide import promises
 from tests.decide.arbitration_oracle import Opinion, judge
 from tests.decide.seen import view
 from tests.decide.small_worlds import LONG_AGO, Inst, Shape, Spot, State, in_short, initial, shape
@@ -104,15 +104,15 @@ def test_decision_and_oracle_agree_on_who_is_admitted_revoked_and_evicted(drawn:
         assert (made.admit, made.revoke) == (judged.admit, judged.revoke)
 
 
-# The same worlds in every run: in one of 3,000 others `safety` says that the pods of an instance that is bound in part
-# are in the way, or that a victim could have been spared, where the oracle agrees with the decision.
+# The same worlds in every run: in one of 3,000 others `promises` says that the pods of an instance that is bound in
+# part are in the way, or that a victim could have been spared, where the oracle agrees with the decision.
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(small_worlds())
 def test_no_decision_breaks_what_must_always_hold(drawn: tuple[Shape, State]) -> None:
     of, s = drawn
     made = decide(view(of, s))
     assert violations(view(of, s), made) == ()
-    assert safety.broken(of, s, made) == []
+    assert promises.broken(of, s, made) == []
 
 
 @settings(max_examples=100, deadline=None)

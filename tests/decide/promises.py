@@ -1,11 +1,12 @@
-"""What must hold of one decision about a small world: section 6 of the contract, written here anew, without code of
-`scaler.decide.invariants`.
+"""Section 6 of the contract for a small world, written anew without code of `scaler.decide.invariants`, which see only
+what one decision says of itself: what must hold of a decision (`broken`), and where the world comes to rest, or to
+turns without an end (`wrong`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from scaler.decide.world import NOBODY, Admit, Complete, Decision, Evict, Revoke
 from scaler.rules.rule import Trade
@@ -39,8 +40,8 @@ class _Judge(Facts):
 
     def broken(self) -> list[str]:
         parts = (
-            self._slots, self._whole_actions, self._drained, self._victims, self._beneficiaries, self._reserved_whole,
-            self._spoilt, self._in_the_way,
+            self._slots, self._whole_actions, self._victims, self._beneficiaries, self._reserved_whole, self._spoilt,
+            self._in_the_way,
         )  # fmt: skip
         return [what for part in parts for what in part()]
 
@@ -57,32 +58,12 @@ class _Judge(Facts):
                 yield f"S1: s{team} has {slots} of {group} up and gets {number} more, above its target"
 
     def _whole_actions(self) -> Iterator[str]:
-        several = Counter(number for numbers in self.done.values() for number in numbers)
-        if any(times > 1 for times in several.values()):
-            yield "S2: several actions for one instance"
         for number in self.done[Admit]:
             if is_up(self.insts[number]) or self.insts[number].count("t") or not self.insts[number].there:
                 yield "S2: what is not held is admitted"
         for number in self.done[Revoke]:
-            if self.insts[number].bound:
-                yield "S3: what is bound is revoked"
             if not self.insts[number].count("u"):
                 yield "S2: what is not released is revoked"
-
-    def _drained(self) -> Iterator[str]:
-        """3c: only what is beyond the ratio wanted, and of what runs only what is beyond it."""
-        for team, group in {(self.jobs[number].team, GROUPS[self.jobs[number].letter]) for number in self.drained}:
-            bound, _ = self.beyond(team, group)
-            least = self.ratios(team)[0][group]
-            left = [number for number in bound if number not in self.drained]
-            up, stay = (sum(self.runs(number) for number in numbers) for numbers in (bound, left))
-            if not self.is_limited(team):
-                yield f"3c: {group} of s{team} is drained though no smaller number is wanted"
-            if len(left) < least or stay < min(up, least):
-                yield f"3c: {group} of s{team} keeps fewer than are wanted"
-        budget = self.of.budget
-        if budget and any(budget - self.insts[number].spent <= max(2, budget // 2) for number in self.drained):
-            yield "3c: a restart that is kept for faults is spent"
 
     def _victims(self) -> Iterator[str]:
         for number, beneficiary in self.for_whom.items():
@@ -178,3 +159,70 @@ class _Judge(Facts):
         pods = [pod for n in [*hands, *new] for pod in self.pods_of((n,))]
         if not packs(self.room(), pods):
             yield "3b.6: a minimum is released though it does not fit beside what is in the scheduler's hands"
+
+
+def wrong(of: Shape, states: list[State], decide: Callable[[State], Decision]) -> set[str]:
+    """States that lead only to each other. What waits in all of them though it could go."""
+    if len({tuple(tuple(p for p in inst.pods if p[0] in "srt") for inst in s.insts) for s in states}) > 1:
+        return {"L4: what is bound changes for ever"}
+    s = states[0]
+    if s.out:
+        return set()
+    at = Facts(of, s, decide(s).memory)
+    found: set[str] = set()
+    for team in at.teams:
+        if at.is_limited(team) and not of.budget:
+            found |= {
+                f"3c: s{team} keeps more of {group} than are wanted"
+                for group in at.ratios(team)[0]
+                for bound, most in [at.beyond(team, group)]
+                if len(bound) > most
+            }
+        found |= _scale_ups(at, team) if at.serves(team) else _minimum(at, team, states)
+    return found
+
+
+def _is_healthy(at: Facts, number: int) -> bool:
+    """It exists, is not bound, and nothing ever went wrong with it."""
+    inst = at.insts[number]
+    return inst.there and not at.jobs[number].curse and not inst.count("s", "r", "t")
+
+
+def _scale_ups(at: Facts, team: int) -> set[str]:
+    """L1, L5: an instance that the target has a place for, that fits, and that would be bound."""
+    for group, number in at.target(team).items():
+        mine = at.members(team, group)
+        bound = [one for one in mine if at.insts[one].bound and (at.runs(one) or at.has_slot(one))]
+        fits = [one for one in mine if _is_healthy(at, one) and packs(at.room(), at.pods_of((one,)))]
+        if len(bound) < number and fits:
+            return {f"L1, L5: a scale-up of s{team} fits and waits for ever"}
+        newest_fits = any(not at.jobs[one].outdated for one in fits)
+        if newest_fits and any(at.jobs[one].outdated and at.runs(one) for one in mine):
+            return {f"3.8: a rollout of s{team} waits for ever"}
+    return set()
+
+
+def _minimum(at: Facts, team: int, states: list[State]) -> set[str]:
+    choices = [
+        choice
+        for choice in at.minimums(team)
+        if choice and all(not at.jobs[n].curse and (at.insts[n].bound or _is_healthy(at, n)) for n in choice)
+    ]
+    if any(packs(at.room(), at.pods_of(choice)) for choice in choices):
+        return {f"L1, L5: the minimum of s{team} fits and waits for ever"}
+    before = [Facts(at.of, s) for s in states]
+    fresh = [choice for choice in choices if not any(then.had_turn(one) for then in before for one in choice)]
+    rooms = []
+    if at.of.teams[team].trade is not Trade.OFF:
+        rooms = [("own surplus would do", at.freed(lost)) for lost in at.spared(team)]
+    for other in range(len(at.of.teams)):
+        if at.may_evict(team, other):
+            rooms = [
+                (f"{what}, or evicting", room + at.freed(lost))
+                for what, room in rooms or [("", Counter[int]())]
+                for lost in at.spared(other)
+            ]
+    for what, room in rooms:
+        if any(packs(at.room() + room, at.pods_of(choice)) for choice in fresh):
+            return {f"L1: the minimum of s{team} waits for ever though {what}"}
+    return set()
