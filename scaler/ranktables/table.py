@@ -123,8 +123,7 @@ def rank_table(job: Job, obj: Object, members: Sequence[RankTablePod]) -> RankTa
             servers.append(read_server(present[name], rank))
         servers.sort(key=lambda server: server.rank)
         layout = layout_of(obj)
-        _check_together(servers)
-        _check_addresses(servers, layout, obj)
+        _check_together(servers, layout, obj)
         if not all(server.pod.devices.ip for server in servers):
             return INITIALIZING
         content = _content_2_0(servers, obj) if layout is Layout.V2_0 else _content(servers, layout)
@@ -232,8 +231,8 @@ def _text(value: Any) -> str:
 # All servers together
 
 
-def _check_together(servers: Sequence[Server]) -> None:
-    """Check that the servers, in the order of their ranks, make one table together."""
+def _check_together(servers: Sequence[Server], layout: Layout, obj: Object) -> None:
+    """Check that the servers, in the order of their ranks, make one table, with the addresses that it needs."""
     sizes = sorted({len(server.chips) for server in servers})
     if len(sizes) > 1:
         what = f"its pods have different numbers of chips ({sizes[0]} and {sizes[-1]}), ranks would collide"
@@ -249,10 +248,6 @@ def _check_together(servers: Sequence[Server]) -> None:
             other = seen.setdefault((node, chip.device_id), name)
             if other != name:
                 raise UnusableError(f"pods {other} and {name} both have chip {chip.device_id} of node {node}")
-
-
-def _check_addresses(servers: Sequence[Server], layout: Layout, obj: Object) -> None:
-    """Check that the annotations have the addresses that the layout needs."""
     chips = sum(len(server.chips) for server in servers)
     block = number_in(as_text(at(obj, "metadata", "annotations").get("sp-block")), largest=10**9) or chips
     networked = layout is Layout.V1_0 or (layout is Layout.V1_2 and chips > block)

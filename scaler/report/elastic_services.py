@@ -33,6 +33,7 @@ from scaler.report.service_reports import ServiceReport, Subject
 from scaler.report.service_status import status_of, without_jobs
 
 _log = structlog.get_logger("report")
+_KIND = {"apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind}
 _NEW = ("selector", "wanted")
 _UNDECLARED = "field not declared in schema"
 
@@ -159,10 +160,7 @@ class StatusWriter:
 
     async def _apply(self, key: ServiceKey, name: str, status: Object) -> None:
         """Apply the status, without the fields that an older definition lacks: it would refuse the whole status."""
-        body = {
-            "apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind, "metadata": {"name": name},
-            "status": status,
-        }  # fmt: skip
+        body = {**_KIND, "metadata": {"name": name}, "status": status}
         apply = partial(
             self._writer.patch, ELASTIC_SERVICES, key.namespace, name, patch_type=PatchType.APPLY, subresource="status"
         )
@@ -185,12 +183,8 @@ class StatusWriter:
             if _is_about(there, key):
                 return there
         for name in names_of(key):
-            body = {
-                "apiVersion": ELASTIC_SERVICES.api_version,
-                "kind": ELASTIC_SERVICES.kind,
-                "metadata": {"namespace": key.namespace, "name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
-                "spec": {"rule": key.rule, "jobID": key.job_id},
-            }
+            metadata = {"namespace": key.namespace, "name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}
+            body = {**_KIND, "metadata": metadata, "spec": {"rule": key.rule, "jobID": key.job_id}}
             try:
                 return await self._writer.create(ELASTIC_SERVICES, key.namespace, body)
             except AlreadyExistsError as error:

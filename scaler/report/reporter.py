@@ -21,12 +21,11 @@ from scaler.decide.explain import FACTS, words
 from scaler.decide.world import Note, Plan, Reason, ServiceKey, State, Verdict, Warning
 from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
 from scaler.informers.jobs import JobRecord
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object, PatchType
 from scaler.kube.errors import ConflictError, ForbiddenError, NotFoundError
 from scaler.kube.outbox import Outbox
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
-from scaler.report import config_maps
 from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Event, EventWriter
 from scaler.report.job_status import JobSummary, already_says, status_patch, write_status
@@ -34,7 +33,7 @@ from scaler.report.metrics import Metrics
 from scaler.report.service_reports import InstanceReport, RuleKey, ServiceReport, Subject
 from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
-from scaler.state.last_valid import Name, encode, place_of, rule_of
+from scaler.state.last_valid import Name, encode, is_ours, place_of, rule_of, same_content
 from scaler.workloads.ascendjob import has_failed
 
 INTERVAL = 1.0
@@ -292,13 +291,36 @@ class Reporter:
     async def _write_last_valid(self, rule: RuleKey) -> None:
         services, place = self._services.get(rule), place_of(rule, self._home)
         if services is None:
-            await config_maps.remove(self._writer, *place)
+            await self._remove_config_map(place)
         elif services and (kept := next(reversed(services.values())).last_valid) is not None:
-            await config_maps.put(self._writer, self._metrics, encode(place, rule, kept))
+            await self._put_config_map(place, encode(place, rule, kept))
 
     async def _write_left_over(self, name: Name) -> None:
         with suppress(ForbiddenError):  # the ConfigMap of another install, which had the right to write here
-            await config_maps.remove(self._writer, *name)
+            await self._remove_config_map(name)
+
+    async def _put_config_map(self, place: Name, content: Object) -> None:
+        """Create it, or patch what differs; an object of another owner is left alone."""
+        try:
+            existing = await self._writer.get(CONFIG_MAPS, *place)
+        except NotFoundError:
+            await self._writer.create(CONFIG_MAPS, place.namespace, content)
+            return
+        if not is_ours(existing):
+            self._metrics.reports_dropped.labels("config-map", "foreign").inc()
+            _log.warning("a ConfigMap of this name is not ours and is left alone", **place._asdict())
+        elif not same_content(existing, content):
+            # Labels and annotations that other tools have added stay.
+            patch: Object = {key: content[key] for key in ("data", "binaryData") if key in content}
+            changed = {key: content["metadata"][key] for key in ("labels", "annotations")}
+            patch["metadata"] = changed | {key: existing["metadata"][key] for key in ("uid", "resourceVersion")}
+            await self._writer.patch(CONFIG_MAPS, *place, patch, patch_type=PatchType.MERGE)
+
+    async def _remove_config_map(self, place: Name) -> None:
+        with suppress(NotFoundError):
+            existing = await self._writer.get(CONFIG_MAPS, *place)
+            if is_ours(existing):
+                await self._writer.delete(CONFIG_MAPS, *place, uid=existing["metadata"]["uid"])
 
     def _job_of(self, of: _InstanceKey) -> JobRecord | None:
         """The job of a noted instance, if the scaler writes its status."""

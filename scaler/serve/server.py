@@ -94,22 +94,22 @@ class Shares(Generic[H]):
         return sum(self._held.get(address, {}).values())
 
 
-class Connection(asyncio.Protocol):
+class Connection(web.RequestHandler):
     """One accepted connection: the protocol of aiohttp, behind TLS if there is TLS, with a time limit."""
 
-    _http: asyncio.Protocol
     _opening: asyncio.Task[object]
 
-    def __init__(self, server: Server, address: str) -> None:
+    def __init__(self, server: Server, http: web.Server, address: str, idle: float) -> None:
+        super().__init__(
+            http, loop=asyncio.get_running_loop(), keepalive_timeout=idle, lingering_time=0.0,
+            max_line_size=MAX_HEADER, max_field_size=MAX_HEADER, logger=_SILENT, access_log=_SILENT,
+        )  # fmt: skip
         self.address = address
         self._server = server
-        self._transport: asyncio.Transport | None = None
         self._end: asyncio.TimerHandle | None = None
-        self._lost = False
 
-    def open(self, accepted: socket.socket, tls: ssl.SSLContext | None, http: asyncio.Protocol) -> None:
+    def open(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Make `accepted` the socket of this connection, after the handshake of `tls`."""
-        self._http = http
         limits = {"ssl_handshake_timeout": OPENING, "ssl_shutdown_timeout": CLOSING} if tls is not None else {}
         made = asyncio.get_running_loop().connect_accepted_socket(lambda: self, accepted, ssl=tls, **limits)
         self._opening = asyncio.create_task(made)
@@ -123,38 +123,23 @@ class Connection(asyncio.Protocol):
         """Close the connection after `seconds`. The next call replaces this time."""
         if self._end is not None:
             self._end.cancel()
-        if not self._lost:
-            self._end = asyncio.get_running_loop().call_later(seconds, self._abort)
+        self._end = asyncio.get_running_loop().call_later(seconds, self._abort)
 
     def _abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
         else:
             self._opening.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
         self.end_in(OPENING)
-        self._http.connection_made(transport)
+        super().connection_made(transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lost = True
+    def connection_lost(self, exc: BaseException | None) -> None:
         if self._end is not None:
             self._end.cancel()
         self._server.left(self)
-        self._http.connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        self._http.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        return self._http.eof_received()
-
-    def pause_writing(self) -> None:
-        self._http.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._http.resume_writing()
+        super().connection_lost(exc)
 
 
 class Server:
@@ -187,13 +172,10 @@ class Server:
         taken.
 
         `tls` makes it HTTPS: while `tls` returns no certificate, every connection is closed."""
-        runner = web.AppRunner(
-            self.app, access_log=None, handle_signals=False, keepalive_timeout=self._limits.idle, shutdown_timeout=1.0,
-            max_line_size=MAX_HEADER, max_field_size=MAX_HEADER, lingering_time=0.0, logger=_SILENT,
-        )  # fmt: skip
+        runner = web.AppRunner(self.app, handle_signals=False, shutdown_timeout=1.0)
         listeners = await _listeners(host, port)
         await runner.setup()
-        http = cast("Callable[[], asyncio.Protocol]", runner.server)
+        http = cast("web.Server", runner.server)
         accepting = [asyncio.create_task(self._accept(each, http, tls)) for each in listeners]
         try:
             yield int(listeners[0].getsockname()[1])
@@ -207,9 +189,7 @@ class Server:
                 connection.end_in(0.0)
             await runner.cleanup()
 
-    async def _accept(
-        self, listener: socket.socket, http: Callable[[], asyncio.Protocol], tls: Contexts | None
-    ) -> None:
+    async def _accept(self, listener: socket.socket, http: web.Server, tls: Contexts | None) -> None:
         """Accept connections within the limits; close the others."""
         refused = 0
         while True:
@@ -219,9 +199,9 @@ class Server:
                 await asyncio.sleep(0.1)
                 continue
             context = tls() if tls is not None else None
-            connection = Connection(self, str(peer[0]))
+            connection = Connection(self, http, str(peer[0]), self._limits.idle)
             if (tls is None or context is not None) and self._has_place(connection):
-                connection.open(accepted, context, http())
+                connection.open(accepted, context)
                 await asyncio.sleep(0)
                 continue
             accepted.close()
@@ -261,7 +241,7 @@ class Server:
             connection.end_in(self._limits.answer + 1.0)
         response = await self._answer(request, handler)
         response.headers.update(_HEADERS)
-        if connection is not None:
+        if connection is not None and connection.connected:
             connection.end_in(self._limits.idle if request.content.is_eof() else REFUSED)
             if response.keep_alive is not False:
                 self._bodies.give_back(connection.address, connection)
@@ -290,8 +270,8 @@ class Server:
 
 def _connection_of(request: web.Request) -> Connection | None:
     """The connection of `request`; None when the connection has ended already."""
-    protocol = request.transport.get_protocol() if request.transport is not None else None
-    return protocol if isinstance(protocol, Connection) else None
+    connection = request.protocol
+    return connection if isinstance(connection, Connection) and connection.connected else None
 
 
 async def _listeners(host: str, port: int) -> list[socket.socket]:
