@@ -158,13 +158,11 @@ class RankTableReconciler:
 
     async def _due_afresh(self, name: Name) -> tuple[RankTableMap, RankTable] | None:
         """As `_due`, for the ConfigMap that the API server has now: the cache may not have it yet."""
-        table_map = self._newest(name)
-        if table_map is None:
-            return None
         try:
-            return self._due(name, self._note(name, await self._writer.get(CONFIG_MAPS, name[0], table_map.name)))
+            answer = await self._writer.get(CONFIG_MAPS, name[0], RANK_TABLE_PREFIX + name[1])
         except NotFoundError:
             return None
+        return self._due(name, self._note(name, answer))
 
     def _note(self, name: Name, answer: Object) -> RankTableMap:
         table_map, now = read_rank_table_map(answer, whole=False), asyncio.get_running_loop().time()

@@ -139,6 +139,7 @@ def _duration(text: str) -> float | None:
     return float(found) if found <= LONGEST_DELAY else None
 
 
+_ANNOTATIONS = ("metadata", "annotations")
 _switch = {"true": True, "false": False, "on": True, "off": False}.get
 _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "paused": (_switch, '"true" or "false"'),
@@ -158,7 +159,7 @@ def read_options(annotations: Mapping[str, str]) -> tuple[RuleOptions, list[Find
     odd: list[Finding] = []
     known = [PREFIX + name for name in _OPTIONS]
     for name, (read, valid) in _OPTIONS.items():
-        text, field = annotations.get(PREFIX + name), name.replace("-", "_")
+        text, field, path = annotations.get(PREFIX + name), name.replace("-", "_"), (*_ANNOTATIONS, PREFIX + name)
         value = read(text) if isinstance(text, str) else None
         if value is not None:
             values[field] = value
@@ -166,13 +167,10 @@ def read_options(annotations: Mapping[str, str]) -> tuple[RuleOptions, list[Find
             default = getattr(RuleOptions(), field)
             used = default if isinstance(default, str) else shown(default)
             message = f"annotation {PREFIX}{name}: {shown(text)} is not {valid}; the default is used ({used})"
-            odd.append(_odd("AnnotationInvalid", PREFIX + name, message, f"write {valid}"))
+            odd.append(Finding("AnnotationInvalid", path, message, f"write {valid}", "warning"))
     for name in annotations:
         if name.startswith(PREFIX) and name not in known:
             message = f"annotation {printable(name)} means nothing here"
-            odd.append(_odd("AnnotationUnknown", name, message, f"known are {', '.join(known)}"))
+            hint = f"known are {', '.join(known)}"
+            odd.append(Finding("AnnotationUnknown", (*_ANNOTATIONS, name), message, hint, "warning"))
     return RuleOptions(**values), odd
-
-
-def _odd(code: str, annotation: str, message: str, hint: str) -> Finding:
-    return Finding(code, ("metadata", "annotations", annotation), message, hint, "warning")

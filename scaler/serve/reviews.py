@@ -32,6 +32,7 @@ Labels = Mapping[str, Any]
 P = ParamSpec("P")
 _ONE_INSTANCE = frozenset({"AscendJob", "LeaderWorkerSet", "Job"})
 """Kinds whose templates make the pods of one instance: all of these templates have the labels, or none has them."""
+_TEMPLATE = "pod template "
 _MOVED = (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL)
 
 
@@ -179,12 +180,13 @@ def review_labels(request: _Request, groups_of: GroupsOf) -> Response:
     obj = request.object
     if obj is None or request.sub_resource or at(obj, "metadata").get("deletionTimestamp"):
         return Response()
+    carriers = _carriers(request.kind.kind, obj)
     warnings = [
         f"{what}: {fault.message}; {fault.hint}"
-        for what, labels in _carriers(request.kind.kind, obj)
+        for what, labels in carriers.items()
         for fault in _faults(what, labels, request.namespace, groups_of)
     ]
-    return Response(warnings=_limited([*warnings, *_misplaced(request.kind.kind, obj)]))
+    return Response(warnings=_limited([*warnings, *_misplaced(request.kind.kind, obj, carriers)]))
 
 
 def _status(answer: Response) -> dict[str, Any]:
@@ -223,21 +225,14 @@ def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> I
         yield unknown
 
 
-def _carriers(kind: str, obj: Object) -> Iterator[tuple[str, Labels]]:
-    """Each set of labels that says where pods belong, with its place in the object, for people."""
-    own = at(obj, "metadata", "labels")
+def _carriers(kind: str, obj: Object) -> dict[str, Labels]:
+    """Each set of labels that says where pods belong, by its place in the object, for people."""
+    own, spec = at(obj, "metadata", "labels"), at(obj, "spec")
     if kind == "Pod":
-        yield "this pod", own
-    elif kind == "AscendJob":  # the labels of the job itself count, also when moved; its templates repeat them
+        return {"this pod": own}
+    if kind == "AscendJob":  # the labels of the job itself count, also when moved; its templates repeat them
         moved = at(obj, "metadata", "annotations").get(MOVED_RULE)
-        yield "this job", own if moved is None else {RULE_LABEL: moved, **own}
-    else:
-        yield from ((f"pod template {name}", labels) for name, labels in _templates(obj).items())
-
-
-def _templates(obj: Object) -> dict[str, Labels]:
-    """The labels of all pod templates of an object, by their path below `spec`."""
-    spec = at(obj, "spec")
+        return {"this job": own if moved is None else {RULE_LABEL: moved, **own}}
     roles = [at(role) for role in as_list(at(spec, "template", "spec").get("roles"))]  # of a StormService
     tasks = [at(task) for task in as_list(spec.get("tasks"))]  # of a Volcano Job
     pair = at(spec, "leaderWorkerTemplate")
@@ -248,17 +243,15 @@ def _templates(obj: Object) -> dict[str, Labels]:
         **{f"of task {task.get('name', '')}": task.get("template") for task in tasks},
         **{f"of {name}": at(replica).get("template") for name, replica in at(spec, "replicaSpecs").items()},
     }
-    return {name: at(template, "metadata", "labels") for name, template in found.items() if isinstance(template, dict)}
+    templates = {name: template for name, template in found.items() if isinstance(template, dict)}
+    return {f"{_TEMPLATE}{name}": at(template, "metadata", "labels") for name, template in templates.items()}
 
 
-def _misplaced(kind: str, obj: Object) -> Iterator[str]:
+def _misplaced(kind: str, obj: Object, carriers: Mapping[str, Labels]) -> Iterator[str]:
     """Warnings about a rule label that has no effect, or that only some pods of an instance have."""
-    if kind in ("Pod", "AscendJob"):
-        return
-    templates = _templates(obj)
-    named = [name for name, labels in templates.items() if RULE_LABEL in labels]
-    if not named and RULE_LABEL in at(obj, "metadata", "labels"):
+    bare = [place.removeprefix(_TEMPLATE) for place, labels in carriers.items() if RULE_LABEL not in labels]
+    if len(bare) == len(carriers) and RULE_LABEL in at(obj, "metadata", "labels"):
         yield f"label {RULE_LABEL} of a {kind} does not reach its pods; write the three labels into its pod template"
-    if named and kind in _ONE_INSTANCE and len(named) < len(templates):
-        bare = ", ".join(name for name in templates if name not in named)
-        yield f"pod template {bare}: no label {RULE_LABEL}, but its pods belong to the same instance; label all of them"
+    if 0 < len(bare) < len(carriers) and kind in _ONE_INSTANCE:
+        which = f"{_TEMPLATE}{', '.join(bare)}"
+        yield f"{which}: no label {RULE_LABEL}, but its pods belong to the same instance; label all of them"

@@ -191,12 +191,12 @@ class CertificateKeeper(ServerCertificate):
         data = {name: _base64(value) for name, value in certificates.write(keys).items()}
         _log.info("webhook certificate written", name=WEBHOOK_SECRET, next=keys.coming is not None)
         if secret is not None:
-            replaced = self._api.replace(SECRETS, self._namespace, WEBHOOK_SECRET, {**secret, "data": data})
-            await within(DEADLINE, replaced)
-            return
-        metadata = {"name": WEBHOOK_SECRET, "namespace": self._namespace, "labels": _LABELS}
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "data": data}
-        await within(DEADLINE, self._api.create(SECRETS, self._namespace, body))
+            sent = self._api.replace(SECRETS, self._namespace, WEBHOOK_SECRET, {**secret, "data": data})
+        else:
+            metadata = {"name": WEBHOOK_SECRET, "namespace": self._namespace, "labels": _LABELS}
+            new = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls"}
+            sent = self._api.create(SECRETS, self._namespace, {**new, "data": data})
+        await within(DEADLINE, sent)
 
     async def _trust(self, keys: Keys) -> str:
         """Write the certificate in use and the next one into our two webhook configurations; returns why not, or ""."""
