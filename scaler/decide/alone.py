@@ -13,22 +13,20 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from scaler.decide.demand import Demand
-from scaler.decide.draft import NOT_MADE, Draft
 from scaler.decide.groups import Group
 from scaler.decide.memory import ServiceMemory
+from scaler.decide.plan import NOT_MADE, Draft
 from scaler.decide.state import Member, is_made, may_be_revoked, newest_admission_first, why_not_admissible
 from scaler.decide.world import Note, Plan, Policy, Reason, Service, ServiceKey, State, Warning
 
 
-def decide_alone(draft: Draft, now: float) -> None:
-    """Fill the draft of a service that decides alone."""
-    demand = draft.demand
-    if demand.target is None:
-        if not demand.service.key.rule:
-            _without_rule(draft, now)
-        return
-    if demand.paused:
-        return
+def decide_alone(demand: Demand, now: float) -> Draft:
+    """The draft of a service that decides alone."""
+    draft = Draft(demand)
+    if demand.target is None and not demand.service.key.rule:
+        _without_rule(draft, now)
+    if demand.target is None or demand.paused:
+        return draft
     # Whether the target lacks an instance that needs room. A bound instance that does not run needs no room.
     missing = any(
         group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound) < group.target
@@ -43,12 +41,13 @@ def decide_alone(draft: Draft, now: float) -> None:
             if alone in (None, member) and is_made(member):
                 draft.admit(member)
                 continue
-            draft.places(member).give_place(member)
+            draft.groups[name].give_place(member)
             if is_made(member):
                 draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
             else:
                 draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
         _revoke(draft, name, group, missing=missing)
+    return draft
 
 
 def _chosen(draft: Draft, name: str) -> list[Member]:
@@ -70,7 +69,7 @@ def _without_rule(draft: Draft, now: float) -> None:
         if instance.label_problem or not instance.made_by_us or member.step is not None:
             continue
         if member.state is State.HELD and why_not_admissible(member, now) is None:
-            draft.admit_without_place(member)
+            draft.admit(member)
 
 
 def _revoke(draft: Draft, name: str, group: Group, *, missing: bool) -> None:

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from scaler.decide import turn
-from scaler.decide.draft import NOT_MADE, Draft, Why, requests_of
 from scaler.decide.minimum import Minimums, held_beside, startable
 from scaler.decide.nodes import PodRequest, PodRequests, Room
 from scaler.decide.placement import Reservation, Shortage
+from scaler.decide.plan import NOT_MADE, Draft, Why, requests_of
 from scaler.decide.reservations import Minimum, Sources, may_trade
 from scaler.decide.state import Member, affords_revoke, age, is_made, may_be_revoked, newest_admission_first
 from scaler.decide.world import Reason, State, World
@@ -124,7 +124,7 @@ class Arbitration:
     def _has_room_beside(self, draft: Draft, one: Member, others: Sequence[Member]) -> bool:
         """Whether `one` and all `others` of its group have places and room, and wherever the scheduler puts them, no
         reservation is spoilt."""
-        group = draft.group(others[0].instance.group or "").copy()
+        group = draft.groups[others[0].instance.group or ""].copy()
         for member in others:
             if not group.has_place_for(member):
                 return False
@@ -270,7 +270,7 @@ class Arbitration:
     def _scale_up_group(self, draft: Draft, name: str) -> None:
         found = startable(draft, name, self.world)
         for member in found:
-            if not draft.group(name).has_place_for(member):
+            if not draft.groups[name].has_place_for(member):
                 continue
             why = self._why_not_scaled_up(draft, member, found)
             if why is None:
@@ -280,7 +280,7 @@ class Arbitration:
         # The other candidates could have a place, but are in backoff or have no pods yet.
         held = draft.demand.scale_up_candidates[name]
         others = held if len(found) < len(held) else ()
-        for member in others if draft.group(name).taken < draft.group(name).target else ():
+        for member in others if draft.groups[name].taken < draft.groups[name].target else ():
             if turn.in_backoff(draft.memory_of(member.uid), self.world):
                 draft.waits[member.uid] = turn.not_scheduled(draft.memory_of(member.uid), Reason.WAITING_FOR_CAPACITY)
             elif not is_made(member):

@@ -8,8 +8,9 @@ The same world gives the same decision, byte for byte. A `DecisionCache` saves t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, cached_property, partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,13 +18,14 @@ from scaler.decide import turn
 from scaler.decide.alone import MOST_FAILING, NotDecided, decide_alone, first_failing, left_alone, not_decided
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.demands import Demands
-from scaler.decide.draft import Draft
 from scaler.decide.node_classes import Neighbours, NodeIndex
 from scaler.decide.nodes import Nodes
 from scaler.decide.placement import Placement
-from scaler.decide.plan import plan_of
+from scaler.decide.plan import Draft, plan_of
 from scaler.decide.reservations import Sources
 from scaler.decide.world import NOBODY, Decision, Plan, ServiceKey, Tally, World
+
+Made = TypeVar("Made")
 
 
 class DecisionCache:
@@ -85,8 +87,7 @@ class _Pass:
         elif came_or_went or index.changed is None:
             cache.parts = {}
         self.neighbours = cache.neighbours = known
-        probed = (demands.all[at].demand.memory for at in demands.probed)
-        self.probing = any(turn.is_probing(memory, self.world) for memory in probed)
+        self.probing = any(turn.is_probing(demands.all[at].demand.memory, world) for at in demands.active)
         assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
         ending = [i for service in assumed for i in service.instances if i.terminating and not i.pods]
         self.evicted = [seat for instance in ending for seat in instance.seats]
@@ -96,8 +97,8 @@ class _Pass:
         world, demands = self.world, self.demands
         parts = self.cache.parts = self._arbitrated()
         for at in self.changed:
-            if not demands.all[at].weighed:
-                self._decide_alone(at)
+            if not demands.all[at].weighed and (draft := self._attempt(at, decide_alone, demands.all[at].demand)):
+                self.drafts[at] = draft
         plans = self._plans()
         memory = demands.remember(world, {at: draft.outcome() for at, draft in self.drafts.items()})
         recheck_at = self._first([demands.until(), *(part.recheck_at for part in parts.values())])
@@ -109,14 +110,13 @@ class _Pass:
             idle.update(part.tally[1])
         return Decision(plans, memory, recheck_at, Tally(serving=demands.serving, idle=dict(idle), **numbers))
 
-    def _decide_alone(self, at: int) -> None:
-        draft = Draft(self.demands.all[at].demand)
+    def _attempt(self, at: int, make: Callable[[Any, float], Made], one: object) -> Made | None:
+        """What is made of one service; None when that fails."""
         try:
-            decide_alone(draft, self.world.now)
+            return make(one, self.world.now)
         except Exception as error:
             self.undecided[at] = not_decided(error, self.world.now)
-        else:
-            self.drafts[at] = draft
+            return None
 
     def _plans(self) -> tuple[Plan, ...]:
         """The plans of all services; an unchanged plan is the same object as before."""
@@ -127,26 +127,16 @@ class _Pass:
             plan_inputs: object = draft.plan_inputs if draft is not None and any(draft.plan_inputs) else None
             plan_inputs = self.undecided.get(at, plan_inputs)
             if known.plan_inputs != plan_inputs:
-                made = self._plan(at, draft or Draft(known.demand))
+                made = None if at in self.undecided else self._attempt(at, plan_of, draft or Draft(known.demand))
+                made = made or left_alone(known.demand.service.key, self.undecided[at])
                 known.plan = known.plan if known.plan == made else made
                 known.plan_inputs = plan_inputs
                 (drafted.add if known.weighed and plan_inputs is not None else drafted.discard)(at)
                 self.demands.plans[at] = known.plan
         return tuple(self.demands.plans)
 
-    def _plan(self, at: int, draft: Draft) -> Plan:
-        failed = self.undecided.get(at)
-        try:
-            if failed is None:
-                return plan_of(draft, self.world.now)
-        except Exception as error:
-            failed = not_decided(error, self.world.now)
-        return left_alone(draft.demand.service.key, failed)
-
     def _first(self, moments: Iterable[float]) -> float:
         return min((moment for moment in moments if moment > self.world.now), default=0.0)
-
-    # The parts of the cluster, each by itself
 
     def _arbitrated(self) -> dict[int, _Part]:
         """All parts with something to weigh. A part without changes is not arbitrated again."""

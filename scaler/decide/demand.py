@@ -11,8 +11,8 @@ from hashlib import blake2s
 
 import msgspec
 
-from scaler.decide import scale, state
-from scaler.decide.groups import Group, groups_of
+from scaler.decide import groups, state
+from scaler.decide.groups import Group
 from scaler.decide.memory import NEVER_SEEN, ServiceMemory, inherited, remembered_of
 from scaler.decide.nodes import PodRequests
 from scaler.decide.state import Member
@@ -36,7 +36,7 @@ class Demand:
         largest ratio that remains; `ALL` = no ratio is left out, 0 = the service rests."""
         if service.replicas < ALL or self.memory.wanted or service.options.scale_down_delay:
             self._limit(now)
-        self.groups, self.target = groups_of(self.rule, self.members)
+        self.groups, self.target = groups.groups_of(self.rule, self.members)
         weighs = self.target is not None and not self.paused
         self.drained: list[Member] = []
         """Bound instances beyond `replicas`: their pods are deleted."""
@@ -44,13 +44,13 @@ class Demand:
         """Bound instances beyond `replicas` that stay: a deletion would cost restarts that are kept for faults."""
         if weighs and self.replicas < ALL and not service.assumed and self.rule is not None:
             for name, number in self.rule.largest.counts.items():
-                drained, undrained = scale.drained(self.groups[name], number, policy)
+                drained, undrained = groups.drained(self.groups[name], number, policy)
                 self.drained += drained
                 self.undrained += undrained
         self.completes: set[str] = set()
+        """Uids of instances with live pods that lack others: the decision makes or releases the missing pods."""
         self.half_made: set[str] = set()
-        """Uids of instances with live pods that lack others. `completes`: the decision makes or releases the missing
-        pods. `half_made`: instances in hands that get no place for them."""
+        """Uids of such instances in hands that get no place."""
         self.irrevocable: list[Member] = []
         """Instances that are bound in part or completed now: the admission of their unbound pods cannot be revoked."""
         for group in self.groups.values():
@@ -70,13 +70,11 @@ class Demand:
             self._lack(name, number)
         self.lacks_minimum = bool(self.bound_in_part) or any(self.minimum.values())
         """Whether pods of the minimum are still to be bound."""
+        held = {name: [m for m in found if m.state is State.HELD] for name, found in self.candidates.items()}
         self.scale_up_candidates = {
-            name: sorted(
-                (m for m in self.candidates.get(name, ()) if m.state is State.HELD), key=state.is_made, reverse=True
-            )
-            for name, group in self.groups.items()
-            if self.serves and group.wants
-        }
+            name: sorted(found, key=state.is_made, reverse=True)
+            for name, found in held.items() if self.serves and self.groups[name].wants
+        }  # fmt: skip
         """Group in which one more instance may get a place -> held candidates; those whose pods exist come first."""
         self._sum_up(now)
 
@@ -84,17 +82,18 @@ class Demand:
         """A copy with another memory of the service. The memories of its instances have to be equal."""
         other = copy(self)
         other.seen = other.memory = seen
+        vars(other).pop("jobs", None)
         return other
 
     def _limit(self, now: float) -> None:
         """Leave out the ratios larger than the smallest one with at least `spec.replicas` instances."""
         service, replicas = self.service, self.service.replicas
-        wanted = scale.followed(self.memory.wanted, service, now)
+        wanted = groups.followed(self.memory.wanted, service, now)
         if wanted is not self.memory.wanted:
             self.memory = msgspec.structs.replace(self.memory, wanted=wanted)
         if wanted:
             replicas = wanted[0][0]
-        if service.rule is not None and scale.in_all(service.rule, replicas) < ALL:
+        if service.rule is not None and groups.in_all(service.rule, replicas) < ALL:
             self.rule = service.rule.limited(replicas)
             self.replicas = self.rule.largest.total
 
@@ -107,8 +106,8 @@ class Demand:
         lasting = [i.created for i in service.instances if not (i.owner_deleting or i.owner_finished)]
         self.oldest = min(lasting, default=0.0)
         self.bound = sum([instance.bound for instance in service.instances])
-        self.requests = _one_for_all(frozenset([instance.needs for instance in service.instances]))
-        """The pod requests of the instances, each once: the same object for services with equal requests."""
+        self.requests = frozenset([instance.needs for instance in service.instances])
+        """The pod requests of the instances, each once."""
         known = self.memory.instances.values()
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
         """Whether the memory holds turns or backoff of single instances."""
@@ -124,9 +123,8 @@ class Demand:
         """Instances with live pods are completed before a new instance starts. An instance without a slot needs a free
         place. If its turn has ended, any other candidate of the group goes first."""
         for member in state.in_order(m for m in group.released if moves and state.is_incomplete(m)):
-            gives_way = member.memory.turn_over and any(
-                state.why_not_admissible(one, 0.0) is None for one in group.held
-            )
+            others = (one for one in group.held if state.why_not_admissible(one, 0.0) is None)
+            gives_way = member.memory.turn_over and any(others)
             if member.has_slot and group.keeps(member):
                 self.completes.add(member.uid)
             elif not member.has_slot and group.has_place_for(member) and not gives_way:
@@ -177,22 +175,16 @@ class Demand:
 
     def too_few(self) -> list[str]:
         """Groups with fewer candidates than the minimum lacks, in words."""
-        return [
-            f"{name} lacks {number}, {len(self.candidates[name])} can start"
-            for name, number in self.minimum.items()
-            if len(self.candidates[name]) < number
-        ]
-
-    @property
-    def jobs(self) -> str:
-        """Fingerprint of the jobs and the rule, as far as they are read; "" while no decision depends on it."""
-        moves = self.minimum or self.hands or self.irrevocable or not self.serves
-        hangs = self.target is not None and not self.paused and (moves or self.seen.jobs)
-        return self._fingerprint if hangs else ""
+        found = [(name, number, len(self.candidates[name])) for name, number in self.minimum.items()]
+        return [f"{name} lacks {number}, {there} can start" for name, number, there in found if there < number]
 
     @cached_property
-    def _fingerprint(self) -> str:
-        """Where others make the pods, the uid of the owner stands for the instance: a new pod is a new instance."""
+    def jobs(self) -> str:
+        """Fingerprint of the jobs and the rule, as far as they are read; "" while no decision depends on it. Where
+        others make the pods, the uid of the owner stands for the instance: a new pod is a new instance."""
+        moves = self.minimum or self.hands or self.irrevocable or not self.serves
+        if self.target is None or self.paused or not (moves or self.seen.jobs):
+            return ""
         jobs = {
             f"({(i.uid if i.made_by_us or not i.owner else i.owner)!r}, {i.generation}, {i.revision!r}, {i.group!r}, "
             f"{i.expected}, {_digest(i.needs)})"
@@ -221,12 +213,6 @@ def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:
         return []
     found = [m for m in group.members if state.is_candidate(m, now, policy)]
     return sorted(found, key=state.candidate_order) if len(found) > 1 else found
-
-
-@lru_cache(maxsize=1024)
-def _one_for_all(requests: frozenset[PodRequests]) -> frozenset[PodRequests]:
-    """The first of all equal sets: services are looked up by the set, and the hash of one object is known."""
-    return requests
 
 
 @lru_cache(maxsize=256)

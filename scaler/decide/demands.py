@@ -48,8 +48,6 @@ class Demands:
         self.assumed: set[int] = set()
         self.drafted: set[int] = set()
         """Weighed services of which the plan depends on a draft that is not empty."""
-        self.probed: set[int] = set()
-        """Weighed services with a probe in their memory."""
         self.serving = 0
         """Weighed services that serve."""
         self._until: dict[int, float] = {}
@@ -103,13 +101,11 @@ class Demands:
         """From this time on a demand may change by time alone; 0.0 = never."""
         return min(self._until.values(), default=0.0)
 
-    # one after the other
-
     def _align(self, world: World) -> list[int]:
         """Services came or went: find the known services by their keys. Returns the changed positions."""
         known = {each.demand.service.key: each for each in self.all}
         self.service_counts, self.serving = Counter(), 0
-        for kept in (self.active, self.assumed, self.probed, self._until, self._unsettled):
+        for kept in (self.active, self.assumed, self._until, self._unsettled):
             kept.clear()
         before = [known.get(service.key) for service in world.services]
         self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
@@ -163,7 +159,6 @@ class Demands:
         for kept, belongs in (
             (self.active, known.weighed and not demand.nothing_to_weigh),
             (self.assumed, demand.service.assumed),
-            (self.probed, known.weighed and demand.memory.probe_since > 0),
             (self._unsettled, demand.memory is not demand.seen),
         ):
             if belongs:

@@ -85,7 +85,7 @@ class ServiceMemory(msgspec.Struct, frozen=True, gc=False):
     victims: tuple[str, ...] = ()
     """Uids of instances that were evicted for the minimum and still exist."""
     wanted: tuple[tuple[int, float], ...] = ()
-    """Wanted numbers that still count, each with its end: `Wanted` of `scale.py`."""
+    """Wanted numbers that still count, each with its end: `Wanted` of `groups.py`."""
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):

@@ -12,10 +12,10 @@ from itertools import combinations, islice
 import msgspec
 
 from scaler.decide import turn
-from scaler.decide.draft import Draft, Why, requests_of
 from scaler.decide.explain import room_in_words
 from scaler.decide.nodes import Room, joined
 from scaler.decide.placement import Placement, Reservation, Shortage
+from scaler.decide.plan import Draft, Why, requests_of
 from scaler.decide.reservations import Minimum, Sources, may_trade, one_of_each
 from scaler.decide.state import Member, is_made
 from scaler.decide.world import Reason, State, World

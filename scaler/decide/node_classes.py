@@ -25,8 +25,7 @@ PodAmounts = tuple[tuple[int, int], ...]
 """Amounts of one pod: (index of the resource, positive amount)."""
 Entry = tuple[Amounts, int]
 """Free amounts of a node, and its index."""
-_lasting = attrgetter("name", "node_class")
-_alike = attrgetter("passing", "allocatable")
+_lasting = attrgetter("name", "node_class", "passing", "allocatable")
 
 
 def times(pod: PodAmounts, free: Amounts) -> int:
@@ -94,11 +93,10 @@ class NodeIndex:
         """The index of these nodes. Where possible the sorted lists of the old index are changed, not made anew."""
         old, now = self.nodes, nodes.nodes
         changed = [] if now is old else list(compress(range(len(now)), map(is_not, old, now)))
-        if nodes.resources != self._all.resources or len(now) != len(old):
+        alike = nodes.resources == self._all.resources and len(now) == len(old)
+        if not alike or any(_lasting(old[index]) != _lasting(now[index]) for index in changed):
             return NodeIndex(nodes)
-        if any(_lasting(old[index]) != _lasting(now[index]) for index in changed):
-            return NodeIndex(nodes)
-        few = len(changed) <= len(old) // 8 and all(_alike(old[index]) == _alike(now[index]) for index in changed)
+        few = len(changed) <= len(old) // 8
         new = copy(self) if few else NodeIndex(nodes)
         new.changed = frozenset([now[index].node_class for index in changed])
         if few and changed:
@@ -112,8 +110,6 @@ class NodeIndex:
             for name in ("by_name", "unusual", "_since"):
                 vars(new).pop(name, None)
         return new
-
-    # Room
 
     def _within(self, classes: Classes, entries: Iterable[Entry]) -> list[Entry]:
         class_of = self.class_of
@@ -143,8 +139,6 @@ class NodeIndex:
         empty = (Node(node.name, node.node_class, node.allocatable, node.allocatable) for node in self.nodes)
         return NodeIndex(Nodes(self._all.resources, tuple(empty)))
 
-    # Classes
-
     def taking(self, where: Where) -> Classes:
         """Numbers of the classes whose nodes accept such pods now, passing taints included."""
         if where not in self._taking:
@@ -160,8 +154,6 @@ class NodeIndex:
         for where in wheres - self._accepting.keys():
             self._accepting[where] = frozenset([one for one in self.classes if accepts(where, one)])
         return frozenset().union(*[self._accepting[where] for where in wheres])
-
-    # Single nodes
 
     @cached_property
     def by_name(self) -> dict[str, Node]:
@@ -208,8 +200,15 @@ class Neighbours:
         self.service_counts, self.node_classes = counts.copy(), nodes.classes
         self.classes = {each: frozenset[NodeClass]().union(*map(nodes.classes_for, each)) for each in counts}
         """Pod requests -> classes of nodes that services with these requests may use."""
-        self.part, self.part_of_class = _parts(self.classes)
+        self.part: dict[Requests, int] = {}
+        self.part_of_class: dict[NodeClass, int] = {}
         """`part`: pod requests -> number of the part. `part_of_class`: class of nodes -> number of the part."""
+        for number, (requests, own) in enumerate(self.classes.items()):
+            joined = {self.part_of_class[one] for one in own if one in self.part_of_class}
+            self.part |= {each: number for each, found in self.part.items() if found in joined}
+            self.part[requests] = number
+            self.part_of_class |= {each: number for each, found in self.part_of_class.items() if found in joined}
+            self.part_of_class |= dict.fromkeys(own, number)
         self._services = Counter[int]()
         """Number of the part -> its weighed services."""
         for requests, number in counts.items():
@@ -218,17 +217,3 @@ class Neighbours:
     def shares(self, requests: Requests) -> bool:
         """Whether a service with these requests shares nodes with another service."""
         return bool(self.classes[requests]) and self._services[self.part[requests]] > 1
-
-
-def _parts(classes: dict[Requests, frozenset[NodeClass]]) -> tuple[dict[Requests, int], dict[NodeClass, int]]:
-    """The number of the part, by pod requests and by class of nodes."""
-    of_class: dict[NodeClass, int] = {}
-    part: dict[Requests, int] = {}
-    for number, (requests, own) in enumerate(classes.items()):
-        joined = {of_class[one] for one in own if one in of_class}
-        part[requests] = number
-        if joined:
-            part = {each: number if found in joined else found for each, found in part.items()}
-            of_class = {each: number if found in joined else found for each, found in of_class.items()}
-        of_class |= dict.fromkeys(own, number)
-    return part, of_class

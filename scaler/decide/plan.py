@@ -1,13 +1,25 @@
-"""The plan of one service, made from its draft: actions, counts, verdicts of instances, warnings. Decides nothing."""
+"""The draft of one service, which a decision fills, and the plan made from it, with the reason of each instance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import msgspec
 
 from scaler.decide.demand import Demand
-from scaler.decide.draft import Draft, Why
-from scaler.decide.scale import why_not_drained
-from scaler.decide.state import Member, candidate_order, in_order, is_incomplete, restart_reserve, why_not_admissible
+from scaler.decide.groups import why_not_drained
+from scaler.decide.memory import NEVER_SEEN, InstanceMemory, ServiceMemory
+from scaler.decide.nodes import NodeClass, PodRequests, joined
+from scaler.decide.state import (
+    Member,
+    candidate_order,
+    in_order,
+    is_incomplete,
+    may_be_revoked,
+    restart_reserve,
+    why_not_admissible,
+)
 from scaler.decide.world import (
     NOBODY,
     Action,
@@ -35,6 +47,7 @@ _LABELS = {
     Reason.GROUP_LABEL_MISSING: GROUP_LABEL,
     Reason.JOB_ID_MISSING: JOB_ID_LABEL,
 }
+_BEYOND = (Reason.NOT_IN_RATIO, Reason.SURPLUS_RUNNING, Reason.SCALED_DOWN)
 _OF_STATE = {
     State.FINISHED: Reason.FINISHED,
     State.TERMINATING: Reason.TERMINATING,
@@ -42,6 +55,119 @@ _OF_STATE = {
     State.STARTING: Reason.STARTING,
     State.ADMITTED: Reason.WAITING_FOR_SCHEDULER,
 }
+Why = tuple[Reason, tuple[str, ...]]
+"""The reason, and the words that it refers to."""
+NOT_MADE = "its pods do not exist yet"
+
+
+class Draft:
+    """Changed during one decision. An instance that the draft does not name stays as it is, or held."""
+
+    def __init__(self, demand: Demand, classes: frozenset[NodeClass] = frozenset(), *, shares: bool = True) -> None:
+        """`classes`: of nodes that the service may use. `shares`: another service may use one of these nodes."""
+        self.demand, self.classes, self.shares = demand, classes, shares
+        self.memory: ServiceMemory = demand.memory
+        self._changed: dict[str, InstanceMemory] = {}
+        self.groups = {name: group.copy() for name, group in demand.groups.items()}
+        """The groups, with the places that this decision gave away so far."""
+        self.admitted: dict[str, Why] = {}
+        self.revoked: dict[str, Why] = {}
+        self.stays: set[str] = set()
+        """Uids of instances that should be revoked or drained, and cannot be."""
+        self.waits: dict[str, Why] = {}
+        self.evicted: dict[str, str] = {}
+        """Uid -> the beneficiary; `NOBODY` when `spec.replicas` asks for fewer instances."""
+        self.nominated: set[str] = set()
+        """Uids of victims whose room is reserved already: evicted now, or after `trade_after`."""
+        for member in demand.drained:
+            self.evicted[member.uid] = NOBODY
+            self.nominated.add(member.uid)
+            self.remember_of(member.uid, preempted_for=NOBODY)
+        self.stays |= {member.uid for member in demand.undrained}
+        self.chosen: set[str] = set()
+        """Uids of the instances chosen for the minimum: it is reserved or probed, or the service shares no nodes."""
+        self.short = False
+        """An instance beyond the minimum is missing, and running surplus of the service would make room for it."""
+        self.decide_again = False
+        """This decision makes other actions possible: decide again at once."""
+
+    def shares_nodes_with(self, other: Draft) -> bool:
+        """Whether some node could run pods of both services."""
+        return other is self or not self.classes.isdisjoint(other.classes)
+
+    # memory
+
+    def remember(self, **changes: Any) -> None:
+        """Change fields of the memory of the service."""
+        self.memory = msgspec.structs.replace(self.memory, **changes)
+
+    def memory_of(self, uid: str) -> InstanceMemory:
+        """The memory of an instance, with the changes so far."""
+        return self._changed.get(uid) or self.memory.instances.get(uid, NEVER_SEEN)
+
+    def remember_of(self, uid: str, **changes: Any) -> None:
+        """Change fields of the memory of one instance."""
+        before = self.memory_of(uid)
+        after = msgspec.structs.replace(before, **changes)
+        if after != before:
+            self._changed[uid] = after
+
+    def outcome(self) -> ServiceMemory:
+        """The next memory of the service; the same object as before when nothing changed."""
+        if self._changed:
+            self.remember(instances={**self.memory.instances, **self._changed})
+        return self.demand.seen if self.memory == self.demand.seen else self.memory
+
+    # actions
+
+    @property
+    def lacking(self) -> list[str]:
+        """Groups that run fewer instances than the target."""
+        return [name for name, group in self.demand.groups.items() if group.running < group.target]
+
+    @property
+    def awaited(self) -> str:
+        """The lacking groups in words."""
+        return ", ".join(sorted(self.lacking)) or NOBODY
+
+    @property
+    def has_changes(self) -> bool:
+        """An instance is admitted or revoked, or its memory changes."""
+        return bool(self._changed or self.admitted or self.revoked)
+
+    @property
+    def plan_inputs(self) -> tuple[Collection[str], ...]:
+        """All that the plan depends on beside the demand; all empty in a new draft of a service without drains."""
+        return self.admitted, self.revoked, self.stays, self.waits, self.evicted
+
+    def admit(self, member: Member, about: tuple[str, ...] = ()) -> None:
+        """Give the instance pods that may be scheduled, and a place where a ratio counts. After a refused creation the
+        reason stays `CreateRefused` until a creation succeeds: otherwise each new try would cause events."""
+        if self.demand.target is not None:
+            self.groups[member.instance.group or ""].admit(member)
+        refused = self.memory_of(member.uid).refused
+        why = (Reason.CREATE_REFUSED, (refused,)) if refused else (Reason.WAITING_FOR_SCHEDULER, about)
+        self.admitted[member.uid] = why
+
+    def revoke(self, member: Member, why: Why) -> bool:
+        """Revoke the admission of the instance. False when that is not possible: the instance stays admitted."""
+        if member.uid in self.revoked:
+            return True
+        if not self.demand.policy.revoke or member.instance.unheld:
+            return False
+        if not may_be_revoked(member.instance, self.demand.policy):
+            self.stays.add(member.uid)
+            return False
+        self.revoked[member.uid] = why
+        ended = self.memory_of(member.uid).turn_over or self.memory.ended_at or self.memory_of(member.uid).backoff_until
+        words = "the scheduler did not bind it in its turn" if ended else "; ".join(why[1]) or why[0].value
+        self.remember_of(member.uid, turn_since=0.0, revoked=words)
+        return True
+
+
+def requests_of(members: Iterable[Member]) -> PodRequests:
+    """The requests of all unbound pods of these instances."""
+    return joined(*(member.unbound for member in members))
 
 
 def plan_of(draft: Draft, now: float) -> Plan:
@@ -56,10 +182,10 @@ def plan_of(draft: Draft, now: float) -> Plan:
         target_index=target.index + demand.left_out if target and demand.replicas else -1,
         target={name: group.target for name, group in demand.groups.items()} if target and demand.replicas else {},
         complete=target.complete if target else not service.key.rule,
-        groups={name: draft.group(name).plan(revoke=revoked.count(name)) for name in demand.groups},
-        verdicts=verdicts(draft, now),
+        groups={name: group.plan(revoke=revoked.count(name)) for name, group in draft.groups.items()},
+        verdicts=_verdicts(draft, now),
         actions=() if service.assumed else tuple(_actions(draft)),
-        notes=notes(demand),
+        notes=_notes(demand),
         serves=demand.serves and target is not None,
         replicas=demand.replicas,
     )
@@ -86,7 +212,7 @@ def _actions(draft: Draft) -> Iterator[Action]:
     yield from [member.step for member in demand.members if member.step is not None]
 
 
-def verdicts(draft: Draft, now: float) -> tuple[Verdict, ...]:
+def _verdicts(draft: Draft, now: float) -> tuple[Verdict, ...]:
     """One verdict for each instance, in the order of the service."""
     demand = draft.demand
     full, rule, awaited = demand.service.rule, demand.rule, tuple(draft.lacking)
@@ -144,8 +270,7 @@ def _verdict(
     if wrong_label is not None and member.state in (State.RUNNING, State.STARTING, State.ADMITTED):
         return member.state, *wrong_label
     reason = _reason(member, draft.demand.service, beyond, now)
-    about = _about(reason, member, draft, awaited) if reason is not Reason.RUNNING else ()
-    return member.state, reason, about
+    return member.state, reason, _about(reason, member, draft, awaited)
 
 
 def _reason(member: Member, service: Service, beyond: Reason | None, now: float) -> Reason:
@@ -211,33 +336,30 @@ def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...
     """The words that the reason refers to; `decide/explain.py` makes a sentence of them."""
     instance, service = member.instance, draft.demand.service
     rule = service.rule if reason is Reason.NOT_IN_RATIO else draft.demand.rule
-    match reason:
-        case Reason.WAITING_FOR_RATIO:
-            return awaited
-        case Reason.NOT_IN_RATIO | Reason.SURPLUS_RUNNING | Reason.SCALED_DOWN if rule and instance.group is not None:
-            limited = reason is Reason.SURPLUS_RUNNING and draft.demand.replicas < ALL
-            stays = "its rule is paused" if draft.demand.paused else why_not_drained(member)
-            return str(rule.largest.of(instance.group)), *((stays,) if limited and stays else ())
-        case Reason.GROUP_UNKNOWN if rule:
-            return rule.groups
-        case Reason.NAME_TAKEN:
-            return (instance.name_taken,)
-        case Reason.CREATE_REFUSED:
-            return (draft.memory_of(member.uid).refused,)
-        case Reason.JOB_INVALID:
-            return instance.faults
-        case Reason.REVOKED:
-            return (draft.memory_of(member.uid).revoked,)
-        case Reason.PREEMPTED:
-            return (draft.memory_of(member.uid).preempted_for,)
-        case Reason.RULE_MISSING | Reason.RULE_INVALID:
-            return (service.problem.message,) if service.problem else ()
-        case _:
-            slot = "it holds its slot for a grace period" if member.has_slot else "its slot is free for another"
-            return tuple(part for part in (instance.trouble, slot if reason is Reason.BROKEN else "") if part)
+    memory = draft.memory_of(member.uid)
+    if rule and instance.group is not None and reason in _BEYOND:
+        limited = reason is Reason.SURPLUS_RUNNING and draft.demand.replicas < ALL
+        stays = "its rule is paused" if draft.demand.paused else why_not_drained(member)
+        return str(rule.largest.of(instance.group)), *((stays,) if limited and stays else ())
+    slot = "it holds its slot for a grace period" if member.has_slot else "its slot is free for another"
+    problem = service.problem.message if service.problem else ""
+    words: dict[Reason, tuple[str, ...]] = {
+        Reason.WAITING_FOR_RATIO: awaited,
+        Reason.GROUP_UNKNOWN: rule.groups if rule else (),
+        Reason.NAME_TAKEN: (instance.name_taken,),
+        Reason.CREATE_REFUSED: (memory.refused,),
+        Reason.JOB_INVALID: instance.faults,
+        Reason.REVOKED: (memory.revoked,),
+        Reason.PREEMPTED: (memory.preempted_for,),
+        Reason.RULE_MISSING: (problem,),
+        Reason.RULE_INVALID: (problem,),
+        Reason.BROKEN: (instance.trouble, slot),
+        Reason.RUNNING: (),
+    }
+    return tuple(filter(None, words.get(reason, (instance.trouble,))))
 
 
-def notes(demand: Demand) -> tuple[Note, ...]:
+def _notes(demand: Demand) -> tuple[Note, ...]:
     """The warnings about the rule, ratios without enough jobs, spoilt jobs, and instances of another size."""
     service, rule = demand.service, demand.rule
     found: list[Note] = []
@@ -252,7 +374,11 @@ def notes(demand: Demand) -> tuple[Note, ...]:
     if rule is None:
         return tuple(found)
     if demand.target is not None and demand.target.unreachable:
-        found.append(Note(Warning.TARGET_UNREACHABLE, _unreachable_words(demand, rule, demand.target.unreachable)))
+        index = demand.target.unreachable - 1  # the smallest of these ratios, and the jobs that it lacks
+        exist = {name: (number, demand.groups[name].live) for name, number in rule.ratios[index].counts.items()}
+        lacking = [f"{number} of {name}, {live} exist" for name, (number, live) in exist.items() if live < number]
+        words = f"ratio {index + demand.left_out} needs {'; '.join(lacking)}"
+        found.append(Note(Warning.TARGET_UNREACHABLE, words))
     for instance in service.instances:
         size = rule.largest.sizes.get(instance.group or "", instance.expected)
         if size != instance.expected:
@@ -272,14 +398,3 @@ def _why_it_stays(instance: Instance, policy: Policy) -> str:
         return "revocations are off"
     reserve = restart_reserve(budget, policy)
     return f"{budget.used} of its {budget.limit} restarts are used, {reserve} are kept for faults"
-
-
-def _unreachable_words(demand: Demand, rule: Rule, unreachable: int) -> str:
-    """The smallest unreachable ratio in words, with the jobs that it lacks."""
-    ratio = rule.ratios[unreachable - 1]
-    lacking = [
-        f"{number} of {name}, {demand.groups[name].live} exist"
-        for name, number in ratio.counts.items()
-        if demand.groups[name].live < number
-    ]
-    return f"ratio {unreachable - 1 + demand.left_out} needs {'; '.join(lacking)}"

@@ -15,10 +15,10 @@ from itertools import chain, combinations, islice, product
 
 import msgspec
 
-from scaler.decide.draft import Draft, requests_of
 from scaler.decide.memory import Turns
 from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
 from scaler.decide.placement import Placement, Reservation, Shortage
+from scaler.decide.plan import Draft, requests_of
 from scaler.decide.state import Member, age, is_made, is_to_come
 from scaler.decide.world import Policy, Preempt, State, World
 from scaler.rules.rule import Trade

@@ -31,19 +31,14 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
     healthy = not (i.terminating or i.crashing or i.faulty or restarted)
     if i.running == i.pods == i.expected and healthy:
         return State.RUNNING
-    if i.bound and (i.ended or not healthy or lacks_pods(i, now, policy) or is_of_no_use(i, memory, now, policy)):
+    # Other owners have some time to make pods; an owner that waits for the first to be ready, as long as that takes.
+    in_time = not i.made_by_us and (i.more_to_come or now < makes_until(i, policy))
+    lacks_pods = i.pods < i.expected and not in_time
+    if i.bound and (i.ended or not healthy or lacks_pods or is_of_no_use(i, memory, now, policy)):
         return State.BROKEN
     if i.bound == i.pods == i.expected:
         return State.STARTING
     return State.ADMITTED
-
-
-def lacks_pods(instance: Instance, now: float, policy: Policy) -> bool:
-    """Whether expected pods are missing. Other owners have some time to make the pods (`makes_until`); an owner that
-    waits until the first pods are ready has as long as that takes."""
-    if instance.pods >= instance.expected:
-        return False
-    return instance.made_by_us or not (instance.more_to_come or now < makes_until(instance, policy))
 
 
 def makes_until(instance: Instance, policy: Policy) -> float:
@@ -226,10 +221,7 @@ def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
 
 def newest_admission_first(members: Iterable[Member]) -> list[Member]:
     """Newest admission first; of instances that were admitted in the same second, the last by age first."""
-    latest = in_order(members)
-    latest.reverse()
-    latest.sort(key=lambda m: -m.instance.admitted_at)
-    return latest
+    return sorted(members, key=lambda m: (m.instance.admitted_at, age(m)), reverse=True)
 
 
 def why_not_admissible(member: Member, now: float) -> Reason | None:

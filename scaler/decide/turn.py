@@ -6,20 +6,18 @@ whether the scheduler works at all. Must not look at nodes or other services.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 
-from scaler.decide.draft import Draft
 from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
+from scaler.decide.plan import Draft
 from scaler.decide.world import Policy, Reason, State, World
 
 Clock = ServiceMemory | InstanceMemory
 """Both have the fields of a turn: the turn of a minimum, or the turn of one instance."""
 LONGEST_WAIT = 3600.0
 """Seconds: the longest time between two probes."""
-
-
-# 1. Changes since the last look
 
 
 def observe(draft: Draft, world: World, node_back_at: float) -> None:
@@ -41,25 +39,21 @@ def observe(draft: Draft, world: World, node_back_at: float) -> None:
         if memory.jobs:
             _forget_turns(draft)
         draft.remember(jobs=demand.jobs)
-    _end_backoff(draft, world, node_back_at)
+    for remember, clock in _clocks(draft) if node_back_at else ():  # the node ends the backoff after an earlier turn
+        if clock.backoff_until and node_back_at > clock.backoff_until - _pause(clock.failures, world):
+            remember(backoff_until=0.0)
+
+
+def _clocks(draft: Draft) -> Iterator[tuple[Callable[..., None], Clock]]:
+    """The memory of the service and of each instance, with the function that changes it."""
+    yield draft.remember, draft.memory
+    for member in draft.demand.members:
+        yield partial(draft.remember_of, member.uid), draft.memory_of(member.uid)
 
 
 def heeds_binds(draft: Draft) -> bool:
     """Whether a bind of any pod in the cluster may change the turns or the backoff of the service."""
     return bool(draft.demand.has_turns or draft.memory.turn_since or draft.memory.failures)
-
-
-def _end_backoff(draft: Draft, world: World, node_back_at: float) -> None:
-    """A node that came back after the end of a turn ends the backoff that followed the turn."""
-    memory = draft.memory
-    if not node_back_at:
-        return
-    if memory.backoff_until and node_back_at > memory.backoff_until - _pause(memory.failures, world):
-        draft.remember(backoff_until=0.0)
-    for member in draft.demand.members:
-        one = draft.memory_of(member.uid)
-        if one.backoff_until and node_back_at > one.backoff_until - _pause(one.failures, world):
-            draft.remember_of(member.uid, backoff_until=0.0)
 
 
 def _pardon(draft: Draft, world: World) -> None:
@@ -109,9 +103,6 @@ def _forget_turns(draft: Draft) -> None:
             draft.remember_of(uid, turns=Turns.NONE, backoff_until=0.0, turn_over=memory.turn_over and bound)
 
 
-# 2. Whether a turn is over
-
-
 def is_over(memory: Clock, world: World) -> bool:
     """Whether the turn is over by the clock: no progress within `minimum_timeout`."""
     return memory.turn_since > 0 and world.now - memory.turn_since >= world.policy.minimum_timeout
@@ -119,8 +110,7 @@ def is_over(memory: Clock, world: World) -> bool:
 
 def begins_anew(memory: Clock, world: World) -> bool:
     """Whether the clock of a turn without progress may start again: after a bind of any pod, or after `backoff_max`."""
-    longest = world.now - memory.turn_since >= world.policy.backoff_max
-    return world.last_bind > memory.turn_since or longest
+    return world.last_bind > memory.turn_since or world.now - memory.turn_since >= world.policy.backoff_max
 
 
 def ended(memory: Clock, world: World) -> dict[str, float]:
@@ -148,9 +138,6 @@ def not_scheduled(memory: Clock, reason: Reason) -> tuple[Reason, tuple[str, ...
     until = datetime.fromtimestamp(memory.backoff_until, UTC).strftime("%H:%M:%S UTC")
     times = "once" if memory.failures == 1 else f"{memory.failures} times"
     return reason, (f"not bound in its turn, {times} so far; tried again at {until}",)
-
-
-# 3. The last changes of the memory
 
 
 def settle(draft: Draft, world: World) -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decide import scale
+from scaler.decide import groups
 from scaler.decide.decide import decide
 from scaler.decide.explain import target_in_words, words
+from scaler.decide.groups import in_all
 from scaler.decide.invariants import violations
 from scaler.decide.memory import InstanceMemory, Memory
-from scaler.decide.scale import in_all
 from scaler.decide.world import NOBODY, Evict, Instance, Plan, Reason, RestartBudget, Service, State, Warning
 from scaler.rules.rule import ALL, Rule, RuleOptions
 from tests.builders import (
@@ -330,13 +330,13 @@ def test_any_series_of_numbers_causes_just_the_moves_that_it_orders(ladder: Rule
 @given(st.lists(st.tuples(st.integers(0, 13), st.integers(1, 400)), min_size=1, max_size=12))
 def test_the_number_in_force_is_always_the_highest_within_the_delay(series: list[tuple[int, int]]) -> None:
     ladder, now = rule("6P6D > 4P3D > 2P2D > 1P1D"), NOW
-    seen: scale.Wanted = ()
+    seen: groups.Wanted = ()
     found = service(ladder, named(ladder), options=DELAYED)
     history: list[tuple[float, int]] = []
     for number, seconds in series:
         history.append((now, in_all(ladder, number)))
         for moment in (now, now + seconds / 2):
-            seen = scale.followed(seen, msgspec.structs.replace(found, replicas=number), moment)
+            seen = groups.followed(seen, msgspec.structs.replace(found, replicas=number), moment)
             ends = [began for began, _ in history[1:]] + [moment + 1]
             recent = [n for (_, n), end in zip(history, ends, strict=True) if end > moment - 300]
             assert seen[0][0] == max(recent)

@@ -88,7 +88,7 @@ def test_it_is_tried_again_after_a_pause(monkeypatch: pytest.MonkeyPatch, fault:
 
 
 def test_services_that_decide_alone_are_apart_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
-    failing = fails_at(decide_alone, lambda draft, *_: draft.demand.service.key)
+    failing = fails_at(decide_alone, lambda demand, *_: demand.service.key)
     monkeypatch.setattr("scaler.decide.decide.decide_alone", failing)
     two = [msgspec.structs.replace(service("1P", "p0"), key=ServiceKey("ns", "r", name)) for name in ("bad", "good")]
     made = decide(world(*two))
