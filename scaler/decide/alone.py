@@ -2,8 +2,7 @@
 rule says so, or the jobs name no rule. Second: services at which deciding fails; the other services are decided about.
 
 A service that decides alone gives away every place of the target at once. What is free is not known, so an instance in
-hands beyond the target is revoked while an instance of the target is missing: both may need the same node.
-"""
+hands beyond the target is revoked while an instance of the target is missing: both may need the same node."""
 
 from __future__ import annotations
 

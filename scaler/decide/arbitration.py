@@ -3,8 +3,7 @@
     reserve what cannot be revoked -> reserve minimums, in order -> revoke scale-ups -> release minimums -> scale up
 
 Minimums reserve room, whole or not at all, and may preempt scale-ups. Scale-ups use what is left. A reservation that
-makes no progress ends.
-"""
+makes no progress ends."""
 
 from __future__ import annotations
 
@@ -59,8 +58,6 @@ class Arbitration:
         for draft in self.all.values():
             turn.settle(draft, self.world)
 
-    # 1. What cannot be revoked
-
     def _keep_in_hands(self) -> None:
         """Reserve room first for instances that are bound in part, while their turn goes on, for instances in hands
         that cannot be revoked, and for instances in hands of paused services."""
@@ -103,8 +100,6 @@ class Arbitration:
             draft.remember_of(member.uid, turn_since=self.world.now)
         return False
 
-    # 2. Minimums
-
     def _reserve_minimums(self) -> None:
         waiting = [draft for draft in self.drafts if draft.demand.lacks_minimum]
         for draft in sorted(waiting, key=lambda each: _minimum_order(each, self.world)):
@@ -132,8 +127,6 @@ class Arbitration:
         if self.placement.fits(requests_of(others)) is not None:
             return False
         return not self.placement.spoils(requests_of([one, *others]), [self._pods_in_hands.items()], own=False)
-
-    # 3. Scale-ups in hands: they stay, or are revoked
 
     def _revoke_scale_ups(self) -> None:
         """Revoke scale-ups beyond the largest ratio, and scale-ups that do not fit beside the minimums."""
@@ -204,8 +197,6 @@ class Arbitration:
             self._services_in_hands.append(draft)
             self._pods_in_hands.update(dict(member.unbound))
 
-    # 4. Release minimums that are reserved on free room
-
     def _release_minimums(self) -> None:
         """Admit whole minimums, beside all that is in hands or being revoked; the most restricted instance first."""
         self._gone = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
@@ -220,7 +211,8 @@ class Arbitration:
             if self._spoils(member, own=True):
                 blocked.append((draft, member))
             else:
-                self._admit(draft, member)
+                draft.admit(member)
+                self._put_in_hands(draft, member)
         for draft, member in blocked:
             # A blocked instance also waits during the turn of a more restricted minimum whose owner has pods to make.
             narrower = [
@@ -228,9 +220,11 @@ class Arbitration:
                 if minimum.unmade and minimum.room is Room.FREE and other.classes < draft.classes
             ]  # fmt: skip
             if any(map(draft.shares_nodes_with, (*self._services_in_hands, *narrower))):
-                draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (RESTRICTED_FIRST,)
+                why = "instances that may use fewer of the nodes are bound first"
+                draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (why,)
             else:
-                self._admit(draft, member)
+                draft.admit(member)
+                self._put_in_hands(draft, member)
         for draft, minimum in self.reserved:
             runs = minimum.unmade or any(m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members)
             if minimum.room is Room.FREE and runs != bool(draft.memory.turn_since):
@@ -242,24 +236,20 @@ class Arbitration:
         if minimum.room is not Room.FREE:
             return []
         if not new or minimum.unmade or minimum.swaps or self._is_crowded(draft):
-            why = Reason.WAITING_FOR_ROOM, (OTHERS_NOT_MADE if minimum.unmade else BEING_GIVEN_BACK,)
+            words = "pods of another instance of the minimum do not exist yet" if minimum.unmade else BEING_GIVEN_BACK
+            why = Reason.WAITING_FOR_ROOM, (words,)
             draft.waits |= {m.uid: why if is_made(m) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)) for m in new}
             return []
         refused = [member for member in new if draft.memory_of(member.uid).refused]
         alone = refused[:1] or new
-        draft.waits |= {m.uid: (Reason.WAITING_FOR_ROOM, (REFUSED_FIRST,)) for m in new if m not in alone}
+        why = Reason.WAITING_FOR_ROOM, ("another instance, whose creation was refused, is tried first",)
+        draft.waits |= {m.uid: why for m in new if m not in alone}
         return alone
 
     def _is_crowded(self, draft: Draft) -> bool:
         """Whether pods that this decision revokes, and that exist for a moment, do not fit beside all reservations."""
         near = [m for other, m in self._gone if draft.shares_nodes_with(other)]
         return bool(near) and self.placement.fits(requests_of(near)) is not None
-
-    def _admit(self, draft: Draft, member: Member) -> None:
-        draft.admit(member)
-        self._put_in_hands(draft, member)
-
-    # 5. Scale-ups that are held
 
     def _scale_up(self) -> None:
         for draft in self.drafts:
@@ -318,9 +308,6 @@ def _is_above(draft: Draft, member: Member, most: int, found: Collection[str] = 
 
 BEING_GIVEN_BACK = "pods of revoked instances still have to go"
 RESERVED_FOR_OTHERS = "what is free could be needed for the minimum of another service"
-RESTRICTED_FIRST = "instances that may use fewer of the nodes are bound first"
-REFUSED_FIRST = "another instance, whose creation was refused, is tried first"
-OTHERS_NOT_MADE = "pods of another instance of the minimum do not exist yet"
 
 
 def _minimum_order(draft: Draft, world: World) -> tuple[bool, int, float, bool, float, str]:

@@ -2,8 +2,7 @@
 
     demand of each service -> arbitration between services -> one plan for each service, and the next memory
 
-The same world gives the same decision, byte for byte. A `DecisionCache` saves time only.
-"""
+The same world gives the same decision, byte for byte. A `DecisionCache` saves time only."""
 
 from __future__ import annotations
 

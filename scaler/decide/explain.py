@@ -2,8 +2,7 @@
 what a person can do.
 
 Events, conditions, ElasticServices and the CLI all speak with these sentences. Must not decide anything, and must
-say the same for the same verdict and plan: writers compare the words to find out whether there is news.
-"""
+say the same for the same verdict and plan: writers compare the words to find out whether there is news."""
 
 from __future__ import annotations
 
@@ -30,7 +29,9 @@ def words(verdict: Verdict, plan: Plan) -> str:
         )
     sentence = FACTS[verdict.reason].sentence
     if isinstance(sentence, str):
-        return sentence.format(about=_about(verdict, "not known"), colon=_colon(verdict), key=plan.key)
+        return sentence.format(
+            about=_about(verdict, "not known"), colon=_colon(verdict), key=plan.key, group=verdict.group
+        )
     return sentence(verdict, plan)
 
 
@@ -120,14 +121,6 @@ def _limit(verdict: Verdict, plan: Plan) -> str:
     return f"{plan.replicas} instances are to run, {most} of {verdict.group}, by spec.replicas of its ElasticService"
 
 
-def _not_in_ratio(verdict: Verdict, _: Plan) -> str:
-    most = _about(verdict, "fewer")
-    return (
-        f"Even the largest ratio has place for only {most} of {verdict.group}; this one is a spare that starts when "
-        f"another is lost, raise group_num to run it too."
-    )
-
-
 def _group_unknown(verdict: Verdict, plan: Plan) -> str:
     known = ", ".join(verdict.about) or "none"
     near = nearest(verdict.group or "", verdict.about)
@@ -193,7 +186,11 @@ class ReasonFacts(NamedTuple):
 
 FACTS: dict[Reason, ReasonFacts] = {
     Reason.WAITING_FOR_RATIO: ReasonFacts(_waiting_for_ratio, follows=True),
-    Reason.NOT_IN_RATIO: ReasonFacts(_not_in_ratio, follows=True),
+    Reason.NOT_IN_RATIO: ReasonFacts(
+        "Even the largest ratio has place for only {about} of {group}; this one is a spare that starts when "
+        "another is lost, raise group_num to run it too.",
+        follows=True,
+    ),
     Reason.SCALED_DOWN: ReasonFacts(_scaled_down, follows=True),
     Reason.GROUP_UNKNOWN: ReasonFacts(_group_unknown, warns=True),
     Reason.GROUP_LABEL_MISSING: ReasonFacts(

@@ -1,4 +1,4 @@
-"""The groups of a service: counts, target, pairs of revisions, places. Sections 3.2, 3.3 and 3.8 of the contract. An
+"""The groups of a service: counts, target, pairs of revisions, places; 3.2, 3.3, 3.8 and 3c of the contract. An
 instance has a place when it has a slot, or gets one in this decision. Must not choose instances."""
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ def choose_target(ratios: Sequence[Ratio], running: Mapping[str, int], live: Map
     """From the smallest ratio upward the first that is not satisfied, among those that have enough live instances.
 
     Ratios never rise from first to last (the rule's own check), so both "satisfied" and "reachable" hold from
-    some index on, and two binary searches find the answer in ladders of any length.
-    """
+    some index on, and two binary searches find the answer in ladders of any length."""
     satisfied_from = bisect_left(ratios, True, key=lambda ratio: _covers(running, ratio))
     reachable_from = bisect_left(ratios, True, key=lambda ratio: _covers(live, ratio))
     if reachable_from == len(ratios):
@@ -53,8 +52,7 @@ class Rollout(msgspec.Struct, eq=False):
     outdated instance is deleted only when a newest instance runs. If newest instances waited for a free place, the
     rollout would never end. So one running outdated instance and one newest instance of the same owner can be a pair,
     and a pair takes one place. Only the number of pairs counts; no instance is assigned to a pair. Pairs are counted
-    only for instances above the target: where both instances have a place of their own, both count.
-    """
+    only for instances above the target: where both instances have a place of their own, both count."""
 
     outdated: int = 0
     """Outdated instances that count as running."""
@@ -120,8 +118,6 @@ class Group(msgspec.Struct, eq=False):
         other.rollouts = {owner: copy(rollout) for owner, rollout in self.rollouts.items()}
         return other
 
-    # counts
-
     def add(self, member: Member) -> None:
         """Count one more instance."""
         self.members.append(member)
@@ -159,8 +155,6 @@ class Group(msgspec.Struct, eq=False):
             paired=self.paired,
             beside=self.beside,
         )
-
-    # places
 
     @property
     def wants(self) -> bool:
@@ -225,8 +219,6 @@ def groups_of(rule: Rule | None, members: tuple[Member, ...]) -> tuple[dict[str,
         group.aim(rule.ratios[target.index].of(name))
     return groups, target
 
-
-# How many instances are wanted, and which are drained: section 3c of the contract
 
 Wanted = tuple[tuple[int, float], ...]
 """(wanted number, end of that number; 0.0 = now in force), the highest number first. An older number is kept only while

@@ -3,8 +3,7 @@
 A step concerns one instance and needs no slot, so it is taken whatever the ratio says, also while the rule is paused.
 An instance with a step gets no other action in the decision. Must not admit, complete or revoke. Instances that others
 make have no steps: their owners restart and end them. Names of pods are listed only when a pod is wrong or the job has
-ended, so that a running instance is a few numbers.
-"""
+ended, so that a running instance is a few numbers."""
 
 from __future__ import annotations
 

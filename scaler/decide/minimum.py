@@ -1,7 +1,6 @@
 """Minimums reserve room, whole or not at all: sections 3b.3 to 3b.5, 3b.8 and 3b.9 of the contract.
 
-room found -> reservation, evictions; turn over -> other candidates, or backoff; no room -> reason, or a probe
-"""
+room found -> reservation, evictions; turn over -> other candidates, or backoff; no room -> reason, or a probe"""
 
 from __future__ import annotations
 
@@ -53,8 +52,6 @@ class Minimums:
             found = again
         self._take(draft, found)
         return found
-
-    # A minimum with room
 
     def _take(self, draft: Draft, found: Minimum) -> None:
         draft.chosen = {member.uid for member in found.members}
@@ -177,8 +174,6 @@ class Minimums:
         hands = any(m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands)
         return hands or any(startable(draft, name, self.world) for name in draft.demand.scale_up_candidates)
 
-    # Where no source suffices
-
     def too_large(self, draft: Draft) -> Shortage | None:
         """Why no set of live instances fits on empty, healthy nodes as the minimum; None when one set fits."""
         demand, key = draft.demand, draft.demand.room_key or draft
@@ -266,8 +261,6 @@ class Minimums:
             draft.revoke(member, why)
         draft.waits |= {member.uid: why for member in draft.demand.first() if member.state is State.HELD}
         return None
-
-    # Beyond the minimum
 
     def trade_for_scale_up(self, draft: Draft, member: Member) -> None:
         """Annotation `trade: always`: evict running surplus of the service for an instance that the target lacks."""

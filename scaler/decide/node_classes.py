@@ -1,7 +1,6 @@
 """The nodes of a decision, by class and sorted by free room; which pods may run on them, and which services share them.
 
-Depends on nodes and pod requests alone. Must not reserve room, and must not look at the state of services.
-"""
+Depends on nodes and pod requests alone. Must not reserve room, and must not look at the state of services."""
 
 from __future__ import annotations
 
@@ -193,8 +192,7 @@ class Neighbours:
     """Which services share nodes: nodes of some class could run pods of both. Services that share nodes, directly or
     through others, form one part of the cluster.
 
-    `counts`: pod requests -> number of weighed services with these requests.
-    """
+    `counts`: pod requests -> number of weighed services with these requests."""
 
     def __init__(self, counts: Counter[Requests], nodes: NodeIndex) -> None:
         self.service_counts, self.node_classes = counts.copy(), nodes.classes

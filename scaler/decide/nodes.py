@@ -3,8 +3,7 @@
 A `PodRequest` is what one pod requests, `Nodes` are all nodes at one moment. Amounts are whole numbers: cpu in
 millicores, memory in bytes, everything else in units; every pod requests one of the resource `pods`.
 A constraint of a pod that is not understood counts as met: to hold a pod that the scheduler would bind is worse than a
-pod that waits for the scheduler. Must not know of services, ratios or instances.
-"""
+pod that waits for the scheduler. Must not know of services, ratios or instances."""
 
 from __future__ import annotations
 

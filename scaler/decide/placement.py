@@ -2,8 +2,7 @@
 
 A reservation keeps room, not particular nodes: reserved pods are moved when other pods fit only then. Pods "do not fit"
 when no placement exists, or, with `undecided`, when the search was given up. The same calls in the same order give the
-same answers. Must not know of services, ratios or instances, and must not raise on any request.
-"""
+same answers. Must not know of services, ratios or instances, and must not raise on any request."""
 
 from __future__ import annotations
 
@@ -44,18 +43,16 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
     """The search for a placement was given up: the pods may fit after all."""
 
     def __str__(self) -> str:
-        there = "no placement holds all of it" if self.together else f"{self.there} there"
-        searched = "; not every placement was tried" if self.undecided else ""
-        return f"needs {self._room()}{' and more beside it' if self.together else ''}, {there}{searched}"
-
-    def _room(self) -> str:
-        where = where_in_words(self.request.where)
+        what = amount_in_words(self.resource, dict(self.request.requests).get(self.resource, 0))
         if self.resource == PODS:
-            return f"room for {self.wanted} more {'pod' if self.wanted == 1 else 'pods'}{where}"
-        what = amount_in_words(self.resource, dict(self.request.requests).get(self.resource, 0)) + where
-        if self.shared:
-            return f"room for {self.wanted} times {what}"
-        return f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
+            room = f"room for {self.wanted} more {'pod' if self.wanted == 1 else 'pods'}"
+        elif self.shared:
+            room = f"room for {self.wanted} times {what}"
+        else:
+            room = f"{self.wanted} {'node' if self.wanted == 1 else 'nodes'} with {what}"
+        room += where_in_words(self.request.where) + (" and more beside it" if self.together else "")
+        there = "no placement holds all of it" if self.together else f"{self.there} there"
+        return f"needs {room}, {there}{'; not every placement was tried' if self.undecided else ''}"
 
 
 class Reservation(msgspec.Struct, eq=False):
@@ -83,8 +80,7 @@ class Reservation(msgspec.Struct, eq=False):
 class Placement:
     """The room of the nodes in one decision. `due_back`: seconds that overdue room still counts as to come.
 
-    The classes of two nodes have to differ if one of the pod requests fits on one node only.
-    """
+    The classes of two nodes have to differ if one of the pod requests fits on one node only."""
 
     def __init__(self, nodes: NodeIndex, *, now: float = 0.0, due_back: float = 0.0) -> None:
         self.nodes, self._trial = nodes, Trial(nodes, now=now, due_back=due_back)
@@ -150,8 +146,6 @@ class Placement:
             return shortage
         return placed
 
-    # Shortages
-
     def _shortage(self, pods: PodRequests, room: Room, *, undecided: bool) -> Shortage:
         """The first request that finds too few places alone; if there is none, the requests do not fit together."""
         some = [(request, count) for request, count in pods if count > 0]
@@ -185,14 +179,12 @@ class Placement:
         short = (one for one in amounts if self._there(self._trial.class_of((one,), classes), room, count) < count)
         return list(self.nodes.resources)[next(short, amounts[0])[0]]
 
-    # Which reservations a scheduler could spoil: sections 3b.6 and 3b.7 of the contract
-
     def spoils(
         self, pods: PodRequests, in_hands: Iterable[Iterable[tuple[PodRequest, int]]], *, own: bool = True
     ) -> bool:
         """Whether a scheduler, which knows no reservations, may spoil one by binding `pods` and the pods `in_hands`.
         Counts reservations within reach of `pods`, their own only if `own`. All these pods have to be reserved, at the
-        least room of their kind. True when not sure."""
+        least room of their kind. True when not sure. Sections 3b.6 and 3b.7 of the contract."""
         mine = self._trial.counted(pods)
         involved = self._trial.reach(mine)
         if len(involved) > 1:

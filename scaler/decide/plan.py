@@ -95,8 +95,6 @@ class Draft:
         """Whether some node could run pods of both services."""
         return other is self or not self.classes.isdisjoint(other.classes)
 
-    # memory
-
     def remember(self, **changes: Any) -> None:
         """Change fields of the memory of the service."""
         self.memory = msgspec.structs.replace(self.memory, **changes)
@@ -117,8 +115,6 @@ class Draft:
         if self._changed:
             self.remember(instances={**self.memory.instances, **self._changed})
         return self.demand.seen if self.memory == self.demand.seen else self.memory
-
-    # actions
 
     @property
     def lacking(self) -> list[str]:

@@ -3,8 +3,7 @@ contract.
 
     candidates -> sets of candidates -> free room, surplus, room to come, victims, absent nodes -> a reservation
 
-Reserves room and names the fewest and cheapest victims. Must not admit, revoke or evict.
-"""
+Reserves room and names the fewest and cheapest victims. Must not admit, revoke or evict."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from scaler.decide.nodes import PODS, NodeClass, PodRequest, PodRequests, Room
 from scaler.decide.placement import Placement, Reservation, Shortage
 from scaler.decide.plan import Draft, requests_of
 from scaler.decide.state import Member, age, is_made, is_to_come
-from scaler.decide.world import Policy, Preempt, State, World
+from scaler.decide.world import Preempt, State, World
 from scaler.rules.rule import Trade
 
 MOST_SETS = 16
@@ -96,8 +95,7 @@ class Sources:
         first = demand.first()
         by_itself = (member.unbound for name in demand.minimum for member in demand.candidates[name])
         tried = map(self.placement.fits, chain([requests_of([*demand.bound_in_part, *first])], by_itself))
-        found = next(filter(None, tried), None)
-        return found or Shortage(PodRequest(), len(first), 0, PODS)
+        return next(filter(None, tried), None) or Shortage(PodRequest(), len(first), 0, PODS)
 
     def _on_other_room(self, draft: Draft) -> Minimum | None:
         under_way = tuple(victim.member.uid for victim in self.victims_of(draft) if self._is_under_way(victim))
@@ -177,8 +175,6 @@ class Sources:
         self.placement.count_freed(pods_of(victims), -1)
         return fits
 
-    # Victims
-
     def victims_of(self, draft: Draft) -> list[Victim]:
         """The instances that earlier decisions evicted for this service, as far as they still exist."""
         uids = draft.memory.victims
@@ -204,8 +200,11 @@ class Sources:
         if policy.preempt is Preempt.NEVER:
             return []
         helpful, found = self._helpful(draft), list[Victim]()
-        for other in self._drafts_of_part(draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)):
-            if other is not draft and draft.shares_nodes_with(other) and _may_lose(other, draft, policy):
+        most = draft.demand.priority - (policy.preempt is Preempt.HIGHER_PRIORITY)
+        for other in self._drafts_of_part(most):
+            protected = policy.honour_preemptable and not other.demand.service.options.preemptable
+            may_lose = other is not draft and other.demand.priority <= most and not protected
+            if may_lose and draft.shares_nodes_with(other):
                 found += chain(*self._surplus(other, helpful))
         found.sort(key=lambda one: age(one.member), reverse=True)
         found.sort(key=lambda one: (one.draft.demand.priority, one.runs))
@@ -251,13 +250,6 @@ class Sources:
             member for member in members
             if any(by_name[at].schedulable and by_name[at].node_class in classes for at, _ in member.instance.seats)
         ]  # fmt: skip
-
-
-def _may_lose(other: Draft, beneficiary: Draft, policy: Policy) -> bool:
-    if not other.demand.service.options.preemptable and policy.honour_preemptable:
-        return False
-    theirs, own = other.demand.priority, beneficiary.demand.priority
-    return theirs < own or (theirs == own and policy.preempt is Preempt.EQUAL_OR_HIGHER)
 
 
 def may_trade(draft: Draft) -> bool:

@@ -1,7 +1,6 @@
 """The pods of a trial placement: on which nodes they are, how they move, and the search for places for more pods.
 
-Must not know of services, ratios or instances. A search ends after a bounded number of steps.
-"""
+Must not know of services, ratios or instances. A search ends after a bounded number of steps."""
 
 from __future__ import annotations
 
@@ -119,8 +118,6 @@ class Trial:
         self._numbers = numbered()
         self._steps, self._effort = 0, EFFORT
 
-    # Classes of pods
-
     def pod_class(self, request: PodRequest) -> PodClass:
         """The class of pods with this request. A pod with an unknown resource has no candidate nodes."""
         if request not in self._class_of:
@@ -137,14 +134,11 @@ class Trial:
         return self.pod_classes[classes, amounts]
 
     def counted(self, pods: Iterable[tuple[PodRequest, int]]) -> dict[PodClass, int]:
-        counts: dict[PodClass, int] = {}
+        counts = Counter[PodClass]()
         for request, count in pods:
             if count > 0:
-                pod_class = self.pod_class(request)
-                counts[pod_class] = counts.get(pod_class, 0) + count
+                counts[self.pod_class(request)] += count
         return counts
-
-    # Pods on nodes
 
     def _state(self, index: int) -> NodeState:
         if index not in self.states:
@@ -245,8 +239,6 @@ class Trial:
                 free = plus(free, other.pod_class.amounts, -1)
         return pod.room == Room.FREE
 
-    # Searching
-
     def find(self, wanted: Mapping[PodClass, int], room: Room) -> tuple[list[PlacedPod] | None, bool]:
         """Place all of these pods; reserved pods may move. Or None, then no pod has moved. And whether it is sure."""
         if room >= Room.TO_COME and not self._opened:
@@ -263,10 +255,9 @@ class Trial:
         if self._is_in_vain(wanted, room):
             return None, True
         found, sure = self._rearranged(pods)
-        if found:
-            return pods, True
-        self.undo()
-        return None, sure
+        if not found:
+            self.undo()
+        return pods if found else None, found or sure
 
     def _place(self, pod: PlacedPod) -> bool:
         """Place the pod on the fullest node that has room for it. False when no node has room."""

@@ -1,8 +1,7 @@
 """Turns and backoff: section 3b.5 of the contract. A reservation that makes no progress ends.
 
 The clock of a turn runs while instances are in hands or bound in part. The last bind of any pod in the cluster shows
-whether the scheduler works at all. Must not look at nodes or other services.
-"""
+whether the scheduler works at all. Must not look at nodes or other services."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The vocabulary of the decision: frozen values only.
 
 A `World` goes in, a `Decision` comes out, with the next `Memory` in it. All of them serialise with msgspec.json, so a
-bug report, a test fixture and the input of `scaler explain` are the same file. Times are seconds since the epoch.
-"""
+bug report, a test fixture and the input of `scaler explain` are the same file. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -113,8 +112,7 @@ class RestartBudget(msgspec.Struct, frozen=True, gc=False):
 class Instance(msgspec.Struct, frozen=True, gc=False):
     """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts.
 
-    All pod counts but `terminating` leave out pods with a deletionTimestamp. Pods are the owner's by owner uid.
-    """
+    All pod counts but `terminating` leave out pods with a deletionTimestamp. Pods are the owner's by owner uid."""
 
     uid: str
     name: str
