@@ -15,7 +15,7 @@ import msgspec
 
 from scaler.informers.faults import FaultReport, read_report
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, shared, sharing
+from scaler.kube.metadata import LabelledMetadata, Record, shared, sharing
 from scaler.names import (
     KEPT_FOR_ANNOTATION,
     KEPT_FOR_LABEL,
@@ -56,13 +56,9 @@ class ConfigMapObject(msgspec.Struct, rename="camel"):
     immutable: bool | None = None
 
 
-class RankTableMap(msgspec.Struct, frozen=True, gc=False):
+class RankTableMap(Record, frozen=True, gc=False):
     """What of the ConfigMap matters. Its text is kept for commands only."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     text: str | None = None
     said: bytes = b""
     """Digest of what `hccl.json` says; b"" without this key."""
@@ -82,14 +78,10 @@ class RankTableMap(msgspec.Struct, frozen=True, gc=False):
     labels: Mapping[str, str] = {}
 
 
-class ConfigMapRecord(msgspec.Struct, frozen=True, gc=False):
+class ConfigMapRecord(Record, frozen=True, gc=False):
     """A ConfigMap that may be a rule (names of keys, and the value of the rule key only), one of our own, or that of a
     rank table."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     keys: tuple[str, ...]
     binary_keys: tuple[str, ...]
     data: dict[str, str]
@@ -114,10 +106,7 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
     size = _bytes_of(document or "")
     ours = sorted(key for key in meta.annotations if key.startswith(PREFIX))[:MOST_ANNOTATIONS]
     return ConfigMapRecord(
-        namespace=shared(meta.namespace),
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
+        *meta.identity,
         keys=_some(cm.data),
         binary_keys=_some(cm.binary_data),
         data={RULE_KEY: document} if document is not None and size <= MAX_BYTES else _NOTHING,
@@ -169,10 +158,7 @@ def _table_map(cm: ConfigMapObject, *, whole: bool = False) -> RankTableMap:
     owner = meta.owner
     others = [_bytes_of(v) for k, v in cm.data.items() if k not in (RANK_TABLE_KEY, RANK_TABLE_VERSION_KEY)]
     return RankTableMap(
-        namespace=shared(meta.namespace),
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
+        *meta.identity,
         text=text if whole else None,
         **content_of(text),
         version=cm.data.get(RANK_TABLE_VERSION_KEY, "")[:LONGEST_ANNOTATION],

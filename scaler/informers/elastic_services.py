@@ -12,7 +12,7 @@ from scaler.decide.world import ServiceKey
 from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.indexes import Index
 from scaler.informers.store import Store
-from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, shared, version_of
+from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Record, shared, version_of
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.rule import ALL
 
@@ -34,13 +34,9 @@ class ElasticServiceObject(msgspec.Struct, gc=False):
     spec: _Spec = _Spec()
 
 
-class ElasticServiceRecord(msgspec.Struct, frozen=True, gc=False):
+class ElasticServiceRecord(Record, frozen=True, gc=False):
     """One ElasticService, ours or a user's."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     service: ServiceKey
     ours: bool
     """Whether the scaler made it, so that it may delete it."""
@@ -63,10 +59,7 @@ def elastic_service_record(obj: ElasticServiceObject) -> ElasticServiceRecord | 
     # What is no number of instances asks for all: no service ends by a slip.
     number = int(digits) if digits.isdigit() and len(digits) <= _MOST_DIGITS else ALL
     return ElasticServiceRecord(
-        namespace=namespace,
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
+        *meta.identity,
         service=ServiceKey(namespace, shared(spec.rule), shared(spec.job_id)),
         ours=meta.labels.get(MANAGED_BY_LABEL) == MANAGED_BY,
         generation=meta.generation,

@@ -12,7 +12,7 @@ from scaler.decide.nodes import PodRequest
 from scaler.decide.world import Reason
 from scaler.informers.store import Store
 from scaler.kube.api import ASCEND_JOBS, Object, Page, Resource
-from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, shared, version_of
+from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Record, version_of
 from scaler.kube.wire import DEEPEST, TOO_DEEP
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.rules.values import as_text, at, is_deeper
@@ -39,13 +39,9 @@ _ESSENTIAL = frozenset({RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL, APP_LABEL})
 _RULE_LABEL = RULE_LABEL.encode()
 
 
-class JobRecord(msgspec.Struct, frozen=True, gc=False):
+class JobRecord(Record, frozen=True, gc=False):
     """An AscendJob or Volcano Job, and what was read from it. Of one that is none of ours nothing but its identity."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     job: Job
     text: bytes = b""
     """An AscendJob of ours as JSON, compressed: its pods are made of it. Without what is not read."""
@@ -80,9 +76,8 @@ def job_record(obj: JobObject) -> JobRecord | None:
     meta = obj.metadata
     if not (meta.name and meta.uid):
         return None
-    namespace, version = shared(meta.namespace), meta.resource_version
     if is_foreign(meta.labels, meta.annotations):
-        return JobRecord(namespace, meta.name, meta.uid, version, _FOREIGN)
+        return JobRecord(*meta.identity, _FOREIGN)
     size = _size(obj)
     if size > MOST_KEPT:
         return _refused(obj, size)
@@ -94,7 +89,7 @@ def job_record(obj: JobObject) -> JobRecord | None:
     scheduling = at(found, "spec", "runPolicy", "schedulingPolicy")
     priority_class = as_text(scheduling.get("priorityClass")) if job.key.rule else ""
     packed = zlib.compress(text, 1)
-    return JobRecord(namespace, job.name, job.uid, version, job, packed, needs=needs, priority_class=priority_class)
+    return JobRecord(*meta.identity, job, packed, needs=needs, priority_class=priority_class)
 
 
 def read_job_record(obj: Object) -> JobRecord | None:
@@ -130,7 +125,7 @@ def _refused(obj: JobObject, size: int) -> JobRecord:
     text = _kept(JobObject(small, status=status))
     job = msgspec.structs.replace(read_job(msgspec.json.decode(text)), faults=(_too_large(size),))
     kept = zlib.compress(text, 1) if status is obj.status else b""
-    return JobRecord(shared(meta.namespace), meta.name, meta.uid, meta.resource_version, job, kept)
+    return JobRecord(*meta.identity, job, kept)
 
 
 def volcano_job_record(obj: JobObject) -> JobRecord | None:
@@ -148,10 +143,7 @@ def volcano_job_record(obj: JobObject) -> JobRecord | None:
     if large:
         job = msgspec.structs.replace(job, replicas=(), faults=(_too_large(size),))
     needs, priority_class = volcano_job_requests(found), as_text(at(found, "spec").get("priorityClassName"))
-    return JobRecord(
-        shared(meta.namespace), job.name, job.uid, meta.resource_version, job, kind="Job", needs=needs,
-        priority_class=priority_class,
-    )  # fmt: skip
+    return JobRecord(*meta.identity, job, kind="Job", needs=needs, priority_class=priority_class)
 
 
 class _Labels(msgspec.Struct, frozen=True, gc=False):

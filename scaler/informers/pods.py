@@ -12,7 +12,7 @@ from scaler.clock import seconds_of
 from scaler.decide.nodes import PodRequest, Where
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
-from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Owner, shared, sharing
+from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Owner, Record, shared, sharing
 from scaler.names import DELETION_COST, GATE, HELD_COST, KEEP_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices
@@ -111,13 +111,9 @@ class Governed(msgspec.Struct, frozen=True, gc=False):
     """That no known kind of workload made it, in words; "" when one did, or nothing at all."""
 
 
-class PodRecord(msgspec.Struct, frozen=True, gc=False):
+class PodRecord(Record, frozen=True, gc=False):
     """One pod. `owner_uid` is that of its controlling AscendJob or Volcano Job, "" for pods of others."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     owner_uid: str
     node: str
     phase: str
@@ -159,10 +155,7 @@ def pod_record(pod: PodObject) -> PodRecord:
     crashing, restarts, exit_code = _containers(status.container_statuses)
     gates = pod.spec.scheduling_gates
     return PodRecord(
-        namespace=shared(meta.namespace),
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
+        *meta.identity,
         owner_uid=shared(owner_uid),
         node=shared(pod.spec.node_name),
         phase=shared(status.phase[:LONGEST_NAME]),

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from scaler.decide.nodes import Taint
-from scaler.kube.metadata import LabelledMetadata, Metadata, shared
+from scaler.kube.metadata import LabelledMetadata, Metadata, Record, shared
 from scaler.names import CLASS_NAMESPACES
 from scaler.rules.values import as_text
 from scaler.workloads.membership import NO_LABELS, Labels, job_uid, labels_of
@@ -40,13 +40,9 @@ class OwnedObject(msgspec.Struct, gc=False):
     spec: _OwnedSpec = _OwnedSpec()
 
 
-class OwnedRecord(msgspec.Struct, frozen=True, gc=False):
+class OwnedRecord(Record, frozen=True, gc=False):
     """A PodGroup or Service: existence and owner are nearly all that matters."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     owner_uid: str
     terminating: bool
     members: int = 0
@@ -58,10 +54,7 @@ class OwnedRecord(msgspec.Struct, frozen=True, gc=False):
 def owned_record(obj: OwnedObject) -> OwnedRecord:
     meta = obj.metadata
     return OwnedRecord(
-        namespace=shared(meta.namespace),
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
+        *meta.identity,
         owner_uid=shared(job_uid(meta.owner)),
         terminating=meta.deletion_timestamp is not None,
         members=obj.spec.min_member,
@@ -107,22 +100,17 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     """Devices that are reported as faulty, by resource."""
 
 
-class NodeRecord(msgspec.Struct, frozen=True, gc=False):
+class NodeRecord(Record, frozen=True, gc=False):
     """One node."""
 
-    name: str
-    uid: str
-    resource_version: str
     facts: NodeFacts
     """As far as the node itself says."""
-    namespace: str = ""
 
 
 def node_record(node: NodeObject) -> NodeRecord:
     meta, status = node.metadata, node.status
-    name = shared(meta.name)
     facts = NodeFacts(
-        name=name,
+        name=meta.name,
         labels=meta.labels,
         taints=tuple(
             Taint(*(as_text(one.get(part)) for part in ("key", "value", "effect"))) for one in node.spec.taints
@@ -132,7 +120,7 @@ def node_record(node: NodeObject) -> NodeRecord:
         ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
         unschedulable=node.spec.unschedulable,
     )
-    return NodeRecord(name, meta.uid, meta.resource_version, facts)
+    return NodeRecord(*meta.identity, facts)
 
 
 KUBERNETES_OWN = "system-"
@@ -146,14 +134,10 @@ class PriorityClassObject(msgspec.Struct, gc=False):
     value: int = 0
 
 
-class PriorityRecord(msgspec.Struct, frozen=True, gc=False):
-    name: str
-    uid: str
-    resource_version: str
+class PriorityRecord(Record, frozen=True, gc=False):
     value: int
     namespaces: frozenset[str] | None = None
     """Those whose jobs may name it; None = all. Kubernetes checks that of pods only."""
-    namespace: str = ""
 
     def worth(self, namespace: str) -> int:
         """Of a job in this namespace."""
@@ -164,7 +148,7 @@ def priority_record(found: PriorityClassObject) -> PriorityRecord:
     meta = found.metadata
     names = meta.annotations.get(CLASS_NAMESPACES, "" if meta.name.startswith(KUBERNETES_OWN) else None)
     namespaces = None if names is None else frozenset(name.strip() for name in names.split(","))
-    return PriorityRecord(meta.name, meta.uid, meta.resource_version, found.value, namespaces)
+    return PriorityRecord(*meta.identity, found.value, namespaces)
 
 
 class _BudgetSpec(msgspec.Struct, frozen=True):
@@ -178,13 +162,9 @@ class BudgetObject(msgspec.Struct, gc=False):
     spec: _BudgetSpec = _BudgetSpec()
 
 
-class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
+class BudgetRecord(Record, frozen=True, gc=False):
     """One budget."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     selector: bytes
     """As JSON; `{}`, which is about all pods of the namespace, where it was too large to keep."""
 
@@ -199,7 +179,7 @@ class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
 def budget_record(obj: BudgetObject) -> BudgetRecord:
     meta, selector = obj.metadata, bytes(obj.spec.selector)
     kept = selector if len(selector) <= _LARGEST_SELECTOR else b"{}"
-    return BudgetRecord(meta.namespace, meta.name, meta.uid, meta.resource_version, kept)
+    return BudgetRecord(*meta.identity, kept)
 
 
 def selects(selector: Any, labels: Mapping[str, Any]) -> bool:

@@ -8,28 +8,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from scaler.kube.metadata import version_of
+from scaler.kube.metadata import Record, version_of
 
 Name = tuple[str, str]
 """Namespace ("" for cluster-scoped objects) and name."""
 
 
-class Stored(Protocol):
-    """What a store must know of a record."""
-
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def uid(self) -> str: ...
-    @property
-    def resource_version(self) -> str: ...
-
-
-R = TypeVar("R", bound=Stored)
+R = TypeVar("R", bound=Record)
 
 
 class Store(Generic[R]):

@@ -46,6 +46,16 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
 NO_OWNER = Owner()
 
 
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of an object. The records of all kinds begin with the same four fields, see `Metadata.identity`."""
+
+    namespace: str
+    """"" for cluster-scoped objects."""
+    name: str
+    uid: str
+    resource_version: str
+
+
 class Metadata(msgspec.Struct, rename="camel", gc=False):
     """The metadata that all objects have."""
 
@@ -56,6 +66,11 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list[Owner] = []
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """The first fields of a `Record`."""
+        return shared(self.namespace), self.name, self.uid, self.resource_version
 
     @property
     def owner(self) -> Owner:

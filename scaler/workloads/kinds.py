@@ -252,11 +252,8 @@ def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
     created = seconds_of(meta.creation_timestamp)
     maker, revision, rank = _revision(kind, meta, created)
     return OwnerFacts(
+        *meta.identity,
         kind=kind,
-        namespace=shared(meta.namespace),
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
         created=created,
         maker=shared(maker),
         revision=shared(revision),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from scaler.kube import metadata
 from scaler.kube.metadata import Metadata
 
 
@@ -12,11 +13,7 @@ class Thing(msgspec.Struct):
     data: str = ""
 
 
-class Record(msgspec.Struct, frozen=True):
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
+class Record(metadata.Record, frozen=True):
     terminating: bool = False
     data: str = ""
 
@@ -26,7 +23,7 @@ def record(thing: Thing) -> Record | None:
     meta = thing.metadata
     if thing.data == "ignored":
         return None
-    return Record(meta.namespace, meta.name, meta.uid, meta.resource_version, data=thing.data)
+    return Record(*meta.identity, data=thing.data)
 
 
 def thing(name: str, version: int, *, namespace: str = "ns", data: str = "") -> Thing:

@@ -73,7 +73,7 @@ class Seen:
         self.cache.pods.apply(pods.read_pod(raw))
 
     def node(self, name: str, *, ready: bool) -> None:
-        self.cache.nodes.apply(NodeRecord(name, name, self.version(), NodeFacts(name, ready=ready)))
+        self.cache.nodes.apply(NodeRecord("", name, name, self.version(), NodeFacts(name, ready=ready)))
 
     def service(self) -> Service:
         return self.state.service(KEY)
@@ -279,7 +279,7 @@ def group_pod(seen: Seen, name: str, **status: Any) -> None:
 @pytest.mark.parametrize("first", [True, False])
 def test_the_rest_is_still_to_come_until_the_leader_is_ready_where_the_owner_waits_for_it(first: bool) -> None:
     seen = Seen()
-    facts = OwnerFacts("LeaderWorkerSet", NAMESPACE, "lws", "u", "1", created=1.0, size=2, leader_first=first)
+    facts = OwnerFacts(NAMESPACE, "lws", "u", "1", "LeaderWorkerSet", created=1.0, size=2, leader_first=first)
     seen.cache.owners.stores["LeaderWorkerSet"].apply(facts)
     group_pod(seen, "lws-0")
     assert (seen.instance().more_to_come, seen.instance().expected) == (first, 2)

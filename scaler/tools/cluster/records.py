@@ -8,18 +8,14 @@ import msgspec
 
 from scaler.informers.elastic_services import ElasticServiceObject, ElasticServiceRecord, elastic_service_record
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, Metadata
+from scaler.kube.metadata import LabelledMetadata, Metadata, Record
 from scaler.rules.rule import ALL
 from scaler.rules.values import at
 
 
-class Written(msgspec.Struct, frozen=True):
+class Written(Record, frozen=True):
     """An ElasticService as it is in the cluster."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     object: Object
 
 
@@ -35,7 +31,7 @@ def written(obj: WrittenObject) -> Written | None:
     """None for an object without identity."""
     meta = obj.metadata
     content = {"metadata": msgspec.to_builtins(meta), "spec": obj.spec, "status": obj.status}
-    return Written(meta.namespace, meta.name, meta.uid, meta.resource_version, content) if meta.name else None
+    return Written(*meta.identity, content) if meta.name else None
 
 
 def replicas_of(obj: Object) -> int:
@@ -86,13 +82,9 @@ class EventObject(msgspec.Struct, rename="camel"):
     reporting_component: str = ""
 
 
-class EventRecord(msgspec.Struct, frozen=True):
+class EventRecord(Record, frozen=True):
     """One event. `first` and `last` are times as Kubernetes writes them, "" if missing."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     kind: str
     """Kind of the object of the event; `about` is its name and `about_uid` its uid."""
     about: str
@@ -110,7 +102,7 @@ def event_record(event: EventObject) -> EventRecord:
     meta, about, series = event.metadata, event.involved_object, event.series
     first = event.first_timestamp or event.event_time or meta.creation_timestamp or ""
     return EventRecord(
-        meta.namespace, meta.name, meta.uid, meta.resource_version,
+        *meta.identity,
         kind=about.kind,
         about=about.name,
         about_uid=about.uid,
@@ -121,7 +113,7 @@ def event_record(event: EventObject) -> EventRecord:
         first=first,
         last=(series.last_observed_time if series else event.last_timestamp) or first,
         source=event.source.component or event.reporting_component,
-    )  # fmt: skip
+    )
 
 
 def condition(status: Any, kind: str) -> Object:
