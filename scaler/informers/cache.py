@@ -29,7 +29,7 @@ from scaler.informers.changes import (
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.informers.elastic_services import ElasticServices
 from scaler.informers.faults import FaultData, faulty_devices
-from scaler.informers.indexes import Index, JobInstances, Owners, PodInstances, instance_of, membership_in
+from scaler.informers.indexes import Index, JobInstances, Owners, PodInstances, Services, instance_of, membership_in
 from scaler.informers.jobs import JobRecord
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import BudgetRecord, NodeRecord, OwnedRecord, PriorityRecord
@@ -69,9 +69,10 @@ class Cache:
         self.last_bind = 0.0
         """When any pod was last seen to become bound; 0.0 = never."""
         self.owners = Owners(self._on_owner)
-        self.job_instances = JobInstances()
+        self._services = Services()
+        self.job_instances = JobInstances(self._services)
         """The instances that are jobs."""
-        self.pod_instances = PodInstances()
+        self.pod_instances = PodInstances(self._services)
         """The instances that only pods name."""
         self.refusals = Refusals(self._on_refused, now)
         """What cannot be read."""
@@ -82,10 +83,6 @@ class Cache:
         self.sees_nodes = True
         """Whether the nodes may be read; see `set_sees_nodes`."""
         self._knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
-        self._services_by_rule: Index[Name, ServiceKey, None] = Index()
-        """By namespace and rule."""
-        self._services_within: Index[str, ServiceKey, None] = Index()
-        """By namespace, those that name a rule."""
         self._pods_by_owner: Index[Name, str, PodRecord] = Index()
         """By the namespace and uid of their job: an owner reference is only words, and may name any uid."""
         self._instances_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -95,17 +92,17 @@ class Cache:
 
     def service_keys(self) -> list[ServiceKey]:
         """Everything to decide about. Jobs that name no rule belong to whatever makes their pods."""
-        keys = {*self.job_instances.services(), *self.pod_instances.services()}
-        return sorted(key for key in keys if key.rule or self.makes_pods)
+        return sorted(key for key in self._services.by_key if key.rule or self.makes_pods)
 
     def has_instances(self, key: ServiceKey) -> bool:
-        jobs = key in self.job_instances.services() and bool(key.rule or self.makes_pods)
-        return jobs or bool(self.pod_instances.of_service(key))
+        return bool(self.instance_uids(key))
 
     def instance_uids(self, key: ServiceKey) -> list[str]:
-        """The instances of a service in a fixed order."""
-        jobs = self.job_instances.of_service(key) if key.rule or self.makes_pods else []
-        return [*(job.uid for job in jobs), *sorted(self.pod_instances.of_service(key))]
+        """The instances of a service in a fixed order: jobs by name, then those that only pods name."""
+        found, known = self._services.by_key.of(key), self.job_instances.by_uid
+        jobs = [known[uid] for uid in found if uid in known] if key.rule or self.makes_pods else []
+        ordered = [job.uid for job in sorted(jobs, key=lambda job: job.name)]
+        return ordered + sorted(uid for uid in found if uid not in known)
 
     def job(self, uid: str) -> JobRecord | None:
         return self.job_instances.by_uid.get(uid)
@@ -143,11 +140,11 @@ class Cache:
 
     def services_of(self, namespace: str, rule: str) -> Collection[ServiceKey]:
         """The services that name this rule."""
-        return self._services_by_rule.of((namespace, rule))
+        return self._services.by_rule.of((namespace, rule))
 
     def services_within(self, namespace: str) -> list[ServiceKey]:
         """Those of one namespace that name a rule."""
-        return sorted(self._services_within.of(namespace))
+        return sorted(self._services.within.of(namespace))
 
     def ascend_operator(self) -> str:
         """`namespace/name` of the Ascend Operator that has replicas, "" when there is none."""
@@ -191,12 +188,10 @@ class Cache:
         before = self.job(old.uid) if old is not None else None
         if before is not None:
             self.job_instances.remove(before)
-            self._forget_service(before.job.key)
         after = None
         if new is not None and not new.is_foreign:
             after = self._as_admitted(new)
             self.job_instances.add(after)
-            self._remember_service(after.job.key)
         for record in (before, after):
             if record is not None:
                 self._publish(InstanceChanged(record.uid, record.job.key))
@@ -220,17 +215,6 @@ class Cache:
             job = store.get(known.namespace, known.name)
             if job is not None and job.uid == uid and self._as_admitted(job) != known:
                 self._on_job(job, job)
-
-    def _remember_service(self, key: ServiceKey) -> None:
-        if key.rule:
-            self._services_by_rule.put((key.namespace, key.rule), key, None)
-            self._services_within.put(key.namespace, key, None)
-
-    def _forget_service(self, key: ServiceKey) -> None:
-        """Unless something else of it is left."""
-        if key not in self.job_instances.services() and not self.pod_instances.of_service(key):
-            self._services_by_rule.drop((key.namespace, key.rule), key)
-            self._services_within.drop(key.namespace, key)
 
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None and new.node and self._is_bind(old, new):
@@ -261,10 +245,6 @@ class Cache:
             self.pod_instances.ungated[new.uid] = new.name
             self._publish(PodArrivedUngated(new.uid))
         for instance, key in self.pod_instances.change(old, new):
-            if self.pod_instances.of_service(key):
-                self._remember_service(key)
-            else:
-                self._forget_service(key)
             self._publish(InstanceChanged(instance, key))
         if other:
             for record in (old, new):

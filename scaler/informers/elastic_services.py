@@ -85,7 +85,7 @@ class ElasticServices:
 
     def services(self) -> Iterable[ServiceKey]:
         """All that there is an object about."""
-        return tuple(self._about.keys())
+        return tuple(self._about)
 
     def _on_change(self, old: ElasticServiceRecord | None, new: ElasticServiceRecord | None) -> None:
         """A new version of which nothing is read, mostly our own status, is not published."""

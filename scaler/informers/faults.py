@@ -177,7 +177,7 @@ class FaultData:
         for node, faults in new.items():
             self._by_node.put(node, key, faults)
         changed = (node for node in old.keys() | new.keys() if old.get(node) != new.get(node))
-        for node in sorted(changed if self.source is source else {*self._by_node.keys(), *old}):
+        for node in sorted(changed if self.source is source else {*self._by_node, *old}):
             self._on_change(node)
 
 

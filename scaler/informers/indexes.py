@@ -50,27 +50,43 @@ class Index(Generic[K, N, V]):
     def of(self, key: K) -> Mapping[N, V]:
         return self._found.get(key, {})
 
-    def keys(self) -> Collection[K]:
-        return self._found.keys()
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._found)
+
+
+class Services:
+    """The services that have instances, by key, rule and namespace, and the uids of their instances."""
+
+    def __init__(self) -> None:
+        self.by_key: Index[ServiceKey, str, None] = Index()
+        self.by_rule: Index[Name, ServiceKey, None] = Index()
+        """By namespace and rule."""
+        self.within: Index[str, ServiceKey, None] = Index()
+        """By namespace, those that name a rule."""
+
+    def put(self, key: ServiceKey, uid: str) -> None:
+        self.by_key.put(key, uid, None)
+        if key.rule:
+            self.by_rule.put((key.namespace, key.rule), key, None)
+            self.within.put(key.namespace, key, None)
+
+    def drop(self, key: ServiceKey, uid: str) -> None:
+        self.by_key.drop(key, uid)
+        if not self.by_key.of(key):
+            self.by_rule.drop((key.namespace, key.rule), key)
+            self.within.drop(key.namespace, key)
 
 
 class JobInstances:
     """The jobs of services, as they count: where labels are wrong, as they were when the job was admitted."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self.by_uid: dict[str, JobRecord] = {}
         self.mislabelled: set[str] = set()
         """Uids of those that count as they did when they were admitted."""
-        self._by_service: Index[ServiceKey, str, JobRecord] = Index()
         self._by_pod_names: dict[Name, str] = {}
         """By how the names of its pods begin."""
-
-    def of_service(self, key: ServiceKey) -> list[JobRecord]:
-        """In a fixed order."""
-        return sorted(self._by_service.of(key).values(), key=lambda job: job.name)
-
-    def services(self) -> Collection[ServiceKey]:
-        return self._by_service.keys()
 
     def of_name(self, record: PodRecord | OwnedRecord) -> str:
         """The job of whose pods one may have this name, by uid; "" when there is none."""
@@ -80,14 +96,14 @@ class JobInstances:
         self.by_uid[record.uid] = record
         if record.job.mislabelled:
             self.mislabelled.add(record.uid)
-        self._by_service.put(record.job.key, record.uid, record)
+        self._services.put(record.job.key, record.uid)
         for start, _ in record.job.replicas:
             self._by_pod_names[record.namespace, start] = record.uid
 
     def remove(self, record: JobRecord) -> None:
         self.by_uid.pop(record.uid, None)
         self.mislabelled.discard(record.uid)
-        self._by_service.drop(record.job.key, record.uid)
+        self._services.drop(record.job.key, record.uid)
         for start, _ in record.job.replicas:
             if self._by_pod_names.get((record.namespace, start)) == record.uid:
                 del self._by_pod_names[record.namespace, start]
@@ -96,9 +112,9 @@ class JobInstances:
 class PodInstances:
     """The instances that only pods name: those of Deployments, LeaderWorkerSets, StormServices, plain pods."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._pods: Index[str, str, PodRecord] = Index()
-        self._by_service: Index[ServiceKey, str, None] = Index()
         self._by_owner: Index[OwnerName, str, None] = Index()
         self._by_maker: Index[str, str, None] = Index()
         self._membership: dict[str, Membership] = {}
@@ -114,9 +130,6 @@ class PodInstances:
         """Its pods by name."""
         return self._pods.of(instance)
 
-    def of_service(self, key: ServiceKey) -> Collection[str]:
-        return self._by_service.of(key)
-
     def of_owner(self, owner: OwnerName) -> Collection[str]:
         """The instances that this object describes."""
         return self._by_owner.of(owner)
@@ -124,9 +137,6 @@ class PodInstances:
     def of_maker(self, maker: str) -> Collection[str]:
         """The instances of all revisions of one Deployment, LeaderWorkerSet, ..."""
         return self._by_maker.of(maker)
-
-    def services(self) -> Collection[ServiceKey]:
-        return self._by_service.keys()
 
     def membership_of(self, instance: str) -> Membership | None:
         """As its newest pod says it; None for an instance without pods."""
@@ -170,7 +180,7 @@ class PodInstances:
         self._membership[instance] = membership
         if before is not None:
             self._unlink(before)
-        self._by_service.put(membership.key, instance, None)
+        self._services.put(membership.key, instance)
         if membership.maker:
             self._by_maker.put(membership.maker, instance, None)
         for owner in membership.described_by:
@@ -189,7 +199,7 @@ class PodInstances:
 
     def _unlink(self, membership: Membership) -> None:
         instance = membership.instance
-        self._by_service.drop(membership.key, instance)
+        self._services.drop(membership.key, instance)
         self._by_maker.drop(membership.maker, instance)
         for owner in membership.described_by:
             self._by_owner.drop(owner, instance)

@@ -36,21 +36,6 @@ class Informer(Watched[T, R]):
         return "; ".join(each.problem for each in self._reflectors if each.problem)
 
     @property
-    def lists(self) -> int:
-        """How often everything of a namespace had to be listed, the first time included."""
-        return sum(each.lists for each in self._reflectors)
-
-    @property
-    def watches(self) -> int:
-        """How many watches were opened."""
-        return sum(each.watches for each in self._reflectors)
-
-    @property
-    def events(self) -> int:
-        """How many events brought something new, bookmarks included."""
-        return sum(each.events for each in self._reflectors)
-
-    @property
     def heard(self) -> float:
         """Loop time of the last list, event, bookmark, or end of a watch at its time; -inf = never. Of several
         namespaces, that of the one longest ago. May be read from other threads."""

@@ -127,7 +127,7 @@ KUBERNETES_OWN = "system-"
 """How the names of classes begin that every cluster has, with the highest values of all: no job may have one."""
 
 
-class PriorityClassObject(msgspec.Struct, gc=False):
+class PriorityObject(msgspec.Struct, gc=False):
     """The part of a PriorityClass that the scaler reads."""
 
     metadata: LabelledMetadata
@@ -144,7 +144,7 @@ class PriorityRecord(Record, frozen=True, gc=False):
         return self.value if self.namespaces is None or namespace in self.namespaces else 0
 
 
-def priority_record(found: PriorityClassObject) -> PriorityRecord:
+def priority_record(found: PriorityObject) -> PriorityRecord:
     meta = found.metadata
     names = meta.annotations.get(CLASS_NAMESPACES, "" if meta.name.startswith(KUBERNETES_OWN) else None)
     namespaces = None if names is None else frozenset(name.strip() for name in names.split(","))

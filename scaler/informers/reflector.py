@@ -58,14 +58,15 @@ class Reflector(Generic[T, R]):
         self.problem = "not listed yet"
         self.heard = -math.inf
         self.listed, self.absent, self.installed = False, False, True
-        self.lists = self.watches = self.events = 0
         self._watched = watched
         self._scope = scope
         self._settled = settled
         self._api = watched.api
         self._resource = watched.resource
         self._store = watched.store
+        self._refusals = watched.refusals
         self._rng = watched.rng
+        self._where = {"resource": self._resource.full_name, "namespace": scope}
         self._must_list = True
         self._must_check = False
         self._was_quiet = False
@@ -148,18 +149,18 @@ class Reflector(Generic[T, R]):
                 await slices.end()
             for refused in page.refused:
                 unread.add((refused.namespace, refused.name))
-                self._watched.refuse(refused)
+                self._refuse(refused)
             token = page.continue_token
             if not token:
                 break
             await asyncio.sleep(0)
         self._store.retain(self._scope, names | unread)
-        self._watched.refused_only(self._scope, unread)
+        self._refusals.retain(self._resource, self._scope, unread)
         self._store.advance(self._scope, version_of(page.resource_version))
         if known is not None and known != self._store.versions(self._scope):
-            _log.warning("a watch said nothing of changes", resource=self._resource.full_name, namespace=self._scope)
+            _log.warning("a watch said nothing of changes", **self._where)
         self.listed = True
-        self.lists += 1
+        self._watched.counts["lists"] += 1
         self._arrived()
         self._must_check, self._was_quiet, self._older_since = False, False, math.inf
         self._settled()
@@ -191,9 +192,7 @@ class Reflector(Generic[T, R]):
             words = f"a list at version {resource_version} is older than {seen}, seen before"
             if asyncio.get_running_loop().time() - self._older_since < RESTORED_AFTER:
                 raise UnknownOutcomeError(words)
-            _log.warning(
-                "the cluster was restored", resource=self._resource.full_name, namespace=self._scope, why=words
-            )
+            _log.warning("the cluster was restored", **self._where, why=words)
             if self._restores == self._watched.history.restores:
                 self._watched.history.restored()
         self._store.rewind(self._scope)
@@ -209,7 +208,7 @@ class Reflector(Generic[T, R]):
             version = version_of(item.metadata.resource_version)
             if known is not None and 0 < version < version_of(known.resource_version):
                 words = f"{namespace}/{name} is older than it was, in a list that is not"
-                _log.warning("the cluster was restored", resource=self._resource.full_name, why=words)
+                _log.warning("the cluster was restored", **self._where, why=words)
                 self._watched.history.restored()
                 raise UnknownOutcomeError(words)
 
@@ -222,7 +221,7 @@ class Reflector(Generic[T, R]):
 
     async def _watch(self) -> None:
         """Take in events until the server ends the watch, or is silent."""
-        self.watches += 1
+        self._watched.counts["watches"] += 1
         self._must_check = True  # unless it lives its whole time
         seconds, silence = self._rng.randint(*WATCH_SECONDS), self._watched.silence
         opened = asyncio.get_running_loop().time()
@@ -262,11 +261,11 @@ class Reflector(Generic[T, R]):
         version = version_of(event.resource_version)
         if version <= self._store.seen(self._scope):
             return
-        self.events += 1
+        self._watched.counts["events"] += 1
         if event.type is EventType.DELETED:
             self._drop(*_identity(event.refused or event.object))
         elif event.refused is not None:
-            self._watched.refuse(event.refused)
+            self._refuse(event.refused)
         elif event.object is not None:
             self._take_in(event.object)
         self._store.advance(self._scope, version)
@@ -281,16 +280,20 @@ class Reflector(Generic[T, R]):
                 self._drop(namespace, name, uid)
                 return (namespace, name), None
             self._store.apply(record)
-            self._watched.readable(namespace, name)
+            self._refusals.clear(self._resource, namespace, name)
         except Exception as error:
             refused = Refused(in_words(error), namespace, name, uid, labels=getattr(item.metadata, "labels", {}))
-            self._watched.refuse(refused, traceback.format_exc(-3))
+            self._refuse(refused, traceback.format_exc(-3))
             return (namespace, name), False
         return (namespace, name), True
 
+    def _refuse(self, refused: Refused, traceback: str = "") -> None:
+        self._watched.counts["refused"] += 1
+        self._refusals.note(self._resource, refused, traceback)
+
     def _drop(self, namespace: str, name: str, uid: str) -> None:
         self._store.remove(namespace, name, uid)
-        self._watched.readable(namespace, name)
+        self._refusals.clear(self._resource, namespace, name)
 
     def _delay(self, error: KubeError | None, lived: float) -> float:
         """Seconds until the next attempt. Also keeps the books: what is wrong, whether to list again."""
@@ -323,8 +326,7 @@ class Reflector(Generic[T, R]):
         self.problem = f"{'listing' if self._must_list else 'watching'} {self._resource.full_name}{where}: {error}"
         _log.warning(
             "watch interrupted",
-            resource=self._resource.full_name,
-            namespace=self._scope,
+            **self._where,
             after=round(lived, 3),
             error=str(error),
         )
@@ -334,7 +336,7 @@ class Reflector(Generic[T, R]):
         of which a watch that is cut at that moment says nothing; what else is known goes stale."""
         if gone and self._watched.may_be_forbidden:
             self._store.retain(self._scope, ())
-            self._watched.refused_only(self._scope, set())
+            self._refusals.retain(self._resource, self._scope, set())
         if not self._store.holds(self._scope):
             self.absent = True
             self._settled()

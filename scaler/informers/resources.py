@@ -50,37 +50,23 @@ def informers(
     def watch(
         resource: Resource, store: Store[Any], decode: Any, record: Callable[[Any], Any], **options: Any
     ) -> Informer[Any, Any]:
-        scope = {
-            "namespaces": namespaces or None,
-            "history": history,
-            "may_be_forbidden": resource in optional,
-            "refusals": cache.refusals,
-            **options,
-        }
-        return Informer(api, resource, store, decode=decode, record=record, rng=rng, silence=silence, **scope)
+        options = {"namespaces": namespaces or None, "may_be_forbidden": resource in optional} | options
+        options |= {"history": history, "refusals": cache.refusals, "rng": rng, "silence": silence}
+        return Informer(api, resource, store, decode=decode, record=record, **options)
 
     def owners(resource: Resource, **options: Any) -> Informer[Any, Any]:
         kind = resource.kind
         return watch(resource, cache.owners.stores[kind], OwnerObject, partial(owner_facts, kind), **options)
 
+    rules, and_home = partial(config_map_record, home=home), tuple(dict.fromkeys((*namespaces, home)))
     watched = (
         watch(kube.ASCEND_JOBS, cache.jobs, jobs.JobObject, jobs.job_record),
         watch(kube.PODS, cache.pods, pods.PodObject, pods.pod_record),
         watch(kube.POD_GROUPS, cache.pod_groups, records.OwnedObject, records.owned_record),
         watch(kube.SERVICES, cache.services, records.OwnedObject, records.owned_record, label_selector=OURS),
+        watch(kube.CONFIG_MAPS, cache.config_maps, ConfigMapObject, rules, namespaces=and_home if namespaces else None),
         watch(
-            kube.CONFIG_MAPS,
-            cache.config_maps,
-            ConfigMapObject,
-            partial(config_map_record, home=home),
-            namespaces=tuple({**dict.fromkeys(namespaces), home: None}) if namespaces else None,
-        ),
-        watch(
-            kube.PRIORITY_CLASSES,
-            cache.priorities,
-            records.PriorityClassObject,
-            records.priority_record,
-            namespaces=None,
+            kube.PRIORITY_CLASSES, cache.priorities, records.PriorityObject, records.priority_record, namespaces=None
         ),
         watch(kube.NODES, cache.nodes, records.NodeObject, records.node_record, namespaces=None),
         owners(kube.DEPLOYMENTS, namespaces=None),

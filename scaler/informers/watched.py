@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Generic, TypeVar
 
 from scaler.informers.refusals import Refusals
-from scaler.informers.store import Name, R, Store
-from scaler.kube.api import KubeApi, Refused, Resource
+from scaler.informers.store import R, Store
+from scaler.kube.api import KubeApi, Resource
 
 T = TypeVar("T")
 
@@ -53,25 +54,10 @@ class Watched(Generic[T, R]):
     decode: type[T]
     rng: random.Random
     label_selector: str = ""
-    refusals: Refusals | None = None
+    refusals: Refusals = field(default_factory=Refusals)
     may_be_forbidden: bool = False
     silence: float = SILENCE
     history: History = field(default_factory=History)
-    refused: int = field(default=0, init=False)
-    """How many objects could not be read, each version counted by itself."""
-
-    def refuse(self, refused: Refused, traceback: str = "") -> None:
-        """An object could not be read: that is all about it, and everything else goes on."""
-        self.refused += 1
-        if self.refusals is not None:
-            self.refusals.note(self.resource, refused, traceback)
-
-    def refused_only(self, scope: str | None, names: set[Name]) -> None:
-        """A complete list of `scope` showed just these that cannot be read."""
-        if self.refusals is not None:
-            self.refusals.retain(self.resource, scope, names)
-
-    def readable(self, namespace: str, name: str) -> None:
-        """It can be read, or is gone."""
-        if self.refusals is not None:
-            self.refusals.clear(self.resource, namespace, name)
+    counts: Counter[str] = field(default_factory=Counter, init=False)
+    """`lists` (of everything of a namespace, the first included), `watches` (that were opened), `events` (that brought
+    something new, bookmarks included), `refused` (objects that could not be read, each version counted by itself)."""

@@ -12,6 +12,7 @@ import platform
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from operator import getitem
 from typing import Any, Final
 
 import prometheus_client
@@ -168,10 +169,10 @@ class Metrics:
         for resource, informer in informers.items():
             name = resource.full_name
             self.watch_silence.follow(partial(_silence, informer, asyncio.get_running_loop().time), name)
-            self.lists.follow(partial(getattr, informer, "lists"), name)
-            self.watches.follow(partial(getattr, informer, "watches"), name)
-            self.watch_events.follow(partial(getattr, informer, "events"), name)
-            self.objects_refused.follow(partial(getattr, informer, "refused"), name)
+            self.lists.follow(partial(getitem, informer.counts, "lists"), name)
+            self.watches.follow(partial(getitem, informer.counts, "watches"), name)
+            self.watch_events.follow(partial(getitem, informer.counts, "events"), name)
+            self.objects_refused.follow(partial(getitem, informer.counts, "refused"), name)
 
     def arbitrated(self, tally: world.Tally | None) -> None:
         """Show the result of arbitration; None = each service was decided alone."""

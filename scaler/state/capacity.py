@@ -16,24 +16,15 @@ from msgspec.structs import replace
 
 from scaler.clock import Skew
 from scaler.decide.nodes import NODE_NAME, REPELLING, Node, NodeClass, Nodes, PodRequest, terms_of
+from scaler.informers.pods import PodRecord
 from scaler.informers.records import NodeFacts
+from scaler.state.pods import ENDED
 from scaler.workloads.pod_requests import Requests
 
 SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")})
 """Taints with which Kubernetes repeats that a node is not Ready or is cordoned."""
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Keys of taints with which Kubernetes speaks of a condition begin so; they go by themselves."""
-
-
-class PodLoad(msgspec.Struct, frozen=True, gc=False):
-    """What a pod takes from a node. Without a node it takes nothing."""
-
-    node: str
-    requests: Requests
-    deletion: float = 0.0
-    """When it should be gone, its grace period included; 0.0 = it is not terminating."""
-    ended: bool = False
-    """Phase Succeeded or Failed: it takes nothing any more."""
 
 
 class _Entry(msgspec.Struct, eq=False):
@@ -86,14 +77,24 @@ class CapacityIndex:
         self._make_empty(entry)
         self._touched[name] = None
 
-    def pod_changed(self, old: PodLoad | None, new: PodLoad | None) -> None:
-        """The pod has come, has become another, or has gone; `old` is what was given of it last."""
-        if old == new:
-            return
-        for load, sign in ((old, -1), (new, 1)):
-            if load is not None and load.node and not load.ended:
-                self._load(self._entries[load.node], load, sign)
-                self._touched[load.node] = None
+    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> bool:
+        """The pod has come, has become another, or has gone; `old` is what was given of it last. Gives whether it takes
+        anything else now."""
+        before, after = _load(old), _load(new)
+        if before == after:
+            return False
+        for load, sign in ((before, -1), (after, 1)):
+            if load is not None:
+                node, requests, deletion = load
+                entry = self._entries[node]
+                _add(entry.used, requests, sign)
+                if deletion:
+                    ending = entry.ending.setdefault(deletion, {})
+                    _add(ending, requests, sign)
+                    if not ending:
+                        del entry.ending[deletion]
+                self._touched[node] = None
+        return True
 
     def nodes(self, requests: Collection[PodRequest]) -> Nodes:
         """All nodes as far as these requests can tell them apart; the same value as long as nothing changes."""
@@ -120,15 +121,6 @@ class CapacityIndex:
     def is_stale(self) -> bool:
         """Whether something may have changed since `nodes` was called last."""
         return self._nodes is None or bool(self._touched)
-
-    @staticmethod
-    def _load(entry: _Entry, load: PodLoad, sign: int) -> None:
-        _add(entry.used, load.requests, sign)
-        if load.deletion:
-            ending = entry.ending.setdefault(load.deletion, {})
-            _add(ending, load.requests, sign)
-            if not ending:
-                del entry.ending[load.deletion]
 
     def _look_at(self, name: str, entry: _Entry) -> None:
         """Make the node's value anew unless it is as it was, and forget a node of which nothing is known."""
@@ -174,6 +166,14 @@ class CapacityIndex:
             for gone_by, amounts in sorted(entry.ending.items())
         )
         return replace(empty, free=left, ending=ending)
+
+
+def _load(record: PodRecord | None) -> tuple[str, Requests, float] | None:
+    """The node of the pod, what it takes of it, and when it should be gone (0.0 = it is not terminating). None where it
+    takes nothing."""
+    if record is None or not record.node or record.phase in ENDED:
+        return None
+    return record.node, record.requests, record.deletion
 
 
 def _schedulable(facts: NodeFacts) -> bool:

@@ -16,14 +16,13 @@ from scaler.clock import Skew
 from scaler.decide.world import Instance, Reason, Service, ServiceKey
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged, RoomChanged
-from scaler.informers.pods import PodRecord
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.rules.finding import shown
-from scaler.state.capacity import CapacityIndex, PodLoad
+from scaler.state.capacity import CapacityIndex
 from scaler.state.instances import Instances
 from scaler.state.last_valid import LastValid, Name, decode, is_left_over, place_of, rule_of
-from scaler.state.pods import COUNTS_ON, ENDED
+from scaler.state.pods import COUNTS_ON
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.workloads.membership import NO_LABELS
 
@@ -108,9 +107,7 @@ class ClusterState:
 
     def on_pod(self, change: PodChanged) -> None:
         """Count what the pod takes of its node."""
-        old, new = _load(change.old), _load(change.new)
-        if old != new:
-            self.capacity.pod_changed(old, new)
+        if self.capacity.pod_changed(change.old, change.new):
             self._publish_room()
 
     def on_node(self, change: NodeChanged) -> None:
@@ -135,10 +132,3 @@ class ClusterState:
         name = Name(namespace, rule)
         record = self.cache.config_maps.get(*place_of(name, self._home))
         return decode(record.own, name) if record is not None and record.own is not None else None
-
-
-def _load(record: PodRecord | None) -> PodLoad | None:
-    """What the pod takes of its node; None where it takes nothing."""
-    if record is None or not record.node:
-        return None
-    return PodLoad(record.node, record.requests, record.deletion, record.phase in ENDED)

@@ -75,7 +75,6 @@ class WorldBuilder:
         self._assumed: dict[ServiceKey, _Assumed] = {}
         self._counts: Counter[PodRequest] = Counter()
         """In how many services each pod request occurs: nodes are distinguished by those that occur at all."""
-        self._requests: frozenset[PodRequest] | None = None
 
     def get(self, key: ServiceKey) -> Service | None:
         """The service as it was in the last world, or will be in the next one."""
@@ -145,9 +144,7 @@ class WorldBuilder:
         )
 
     def _nodes(self) -> Nodes:
-        if self._requests is None:
-            self._requests = frozenset(self._counts)
-        nodes = self._state.capacity.nodes(self._requests)
+        nodes = self._state.capacity.nodes(frozenset(self._counts))
         evicted = [
             (instance, assumed.since)
             for assumed in self._assumed.values()
@@ -196,12 +193,9 @@ class WorldBuilder:
 
     def _count(self, service: Service, sign: int) -> None:
         for request in {request for instance in service.instances for request, _ in instance.needs}:
-            before = self._counts[request]
             self._counts[request] += sign
             if not self._counts[request]:
                 del self._counts[request]
-            if before <= 0 or before + sign <= 0:
-                self._requests = None
 
 
 # what is assumed, pure
@@ -210,33 +204,24 @@ class WorldBuilder:
 def foreseen(instance: Instance, action: SlotAction, since: float) -> Instance:
     """The instance after this was done to it; `since` is when it began."""
     match action:
-        case Admit() | Complete():
-            return _admitted(instance, since)
-        case Revoke():
-            return _revoked(instance)
+        case Admit() | Complete():  # with all pods, where they are made here; without gates
+            return replace(
+                instance,
+                pods=instance.expected if instance.made_by_us else instance.pods,
+                gated=0,
+                admitted_at=instance.admitted_at or since,
+                newest=instance.newest or since,
+                leftovers=instance.leftovers or instance.made_by_us,
+            )
+        case Revoke() if instance.made_by_us:  # without its unbound pods
+            times = (instance.admitted_at, instance.newest) if instance.bound else (0.0, 0.0)
+            return replace(
+                instance, pods=instance.bound, gated=0, admitted_at=times[0], newest=times[1], leftovers=False
+            )
+        case Revoke():  # their owner makes them again, gated
+            return replace(instance, gated=instance.pods - instance.bound)
         case Evict():
             return _evicted(instance, since)
-
-
-def _admitted(instance: Instance, since: float) -> Instance:
-    """With all pods, where they are made here; without gates."""
-    return replace(
-        instance,
-        pods=instance.expected if instance.made_by_us else instance.pods,
-        gated=0,
-        admitted_at=instance.admitted_at or since,
-        newest=instance.newest or since,
-        leftovers=instance.leftovers or instance.made_by_us,
-    )
-
-
-def _revoked(instance: Instance) -> Instance:
-    """Without its unbound pods, or with gated ones where their owner makes them again."""
-    if instance.made_by_us:
-        left = instance.admitted_at if instance.bound else 0.0
-        newest = instance.newest if instance.bound else 0.0
-        return replace(instance, pods=instance.bound, gated=0, admitted_at=left, newest=newest, leftovers=False)
-    return replace(instance, gated=instance.pods - instance.bound)
 
 
 def _evicted(instance: Instance, since: float) -> Instance:
@@ -259,20 +244,23 @@ def _evicted(instance: Instance, since: float) -> Instance:
 
 def with_evictions(nodes: Nodes, evicted: Iterable[tuple[Instance, float]]) -> Nodes:
     """The nodes with the bound pods of these instances as ending. Each comes with the time from which it is evicted."""
-    added: dict[str, list[tuple[float, Amounts]]] = {}
+    added: dict[str, dict[float, Amounts]] = {}
     for instance, since in evicted:
         for name, request in instance.seats:
             amounts = dict(request.requests)
             taken = tuple(amounts.get(resource, 0) for resource in nodes.resources)
-            added.setdefault(name, []).append((since + GRACE, taken))
-    return replace(
-        nodes, nodes=tuple(_ending(node, added[node.name]) if node.name in added else node for node in nodes.nodes)
-    )
+            ending = added.setdefault(name, {})
+            ending[since + GRACE] = _sum(ending.get(since + GRACE), taken)
+    return replace(nodes, nodes=tuple(_ending(node, added.get(node.name)) for node in nodes.nodes))
 
 
-def _ending(node: Node, more: list[tuple[float, Amounts]]) -> Node:
-    by_deadline = dict(node.ending)
-    for gone_by, amounts in more:
-        known = by_deadline.get(gone_by)
-        by_deadline[gone_by] = amounts if known is None else tuple(map(sum, zip(known, amounts, strict=True)))
-    return replace(node, ending=tuple(sorted(by_deadline.items())))
+def _ending(node: Node, more: dict[float, Amounts] | None) -> Node:
+    if more is None:
+        return node
+    ending = dict(node.ending)
+    ending |= {gone_by: _sum(ending.get(gone_by), taken) for gone_by, taken in more.items()}
+    return replace(node, ending=tuple(sorted(ending.items())))
+
+
+def _sum(known: Amounts | None, more: Amounts) -> Amounts:
+    return more if known is None else tuple(map(sum, zip(known, more, strict=True)))

@@ -11,9 +11,13 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from scaler.decide.nodes import PodRequest, Where
+from scaler.informers.pods import PodRecord, read_pod
 from scaler.informers.records import NodeFacts
-from scaler.state.capacity import CapacityIndex, PodLoad
+from scaler.state.capacity import CapacityIndex
+from scaler.workloads.pod_requests import Requests
 
 NODES, KINDS, PODS = 5_000, 20, 50_000
 NPU = "huawei.com/Ascend910"
@@ -34,13 +38,20 @@ def node(number: int) -> NodeFacts:
     return NodeFacts(f"node-{number}", labels, (), amounts, amounts)
 
 
-def load(number: int, chance: random.Random) -> PodLoad:
+NO_POD = read_pod({"metadata": {}})
+
+
+def takes(node: str, requests: Requests) -> PodRecord:
+    return replace(NO_POD, node=node, requests=requests)
+
+
+def load(number: int, chance: random.Random) -> PodRecord:
     """Nine of ten are small and of all sizes, the tenth is an NPU pod; a tenth of the nodes keeps its NPUs free."""
     name = f"node-{number % NODES}"
     if number < NODES * 9 // 10:
         npus = chance.choice((4, 8, 8))
-        return PodLoad(name, tuple(sorted(((NPU, npus), ("cpu", 8_000 * npus), ("memory", 256 << 30), ("pods", 1)))))
-    return PodLoad(name, (("cpu", chance.randrange(10, 500)), ("memory", chance.randrange(1 << 29)), ("pods", 1)))
+        return takes(name, tuple(sorted(((NPU, npus), ("cpu", 8_000 * npus), ("memory", 256 << 30), ("pods", 1)))))
+    return takes(name, (("cpu", chance.randrange(10, 500)), ("memory", chance.randrange(1 << 29)), ("pods", 1)))
 
 
 def filled() -> CapacityIndex:
@@ -58,7 +69,7 @@ def measure() -> dict[str, float]:
     index = filled()
     gc.collect()
     gc.freeze()
-    pod = PodLoad("node-1", (("cpu", 100), (NPU, 8), ("pods", 1)))
+    pod = takes("node-1", (("cpu", 100), (NPU, 8), ("pods", 1)))
     odd = PodRequest((("memory", (1 << 30) + 1), ("pods", 1)))
     return {
         "nodes": len(index.nodes(NEEDS).nodes),
@@ -66,12 +77,12 @@ def measure() -> dict[str, float]:
         "nodes_after_an_event_ms": _best(lambda: _changed(index, pod)) * 1e3,
         "nodes_at_rest_us": _best(lambda: index.nodes(NEEDS)) * 1e6,
         "tell_apart_anew_ms": _best(lambda: (index.nodes(NEEDS[:1]), index.nodes(NEEDS))) * 500,
-        "beside_an_odd_amount_ms": _best(lambda: _changed(index, PodLoad("node-1", odd.requests), odd)) * 1e3,
+        "beside_an_odd_amount_ms": _best(lambda: _changed(index, takes("node-1", odd.requests), odd)) * 1e3,
         "memory_of_the_index_mb": _memory(),
     }
 
 
-def _event(index: CapacityIndex, pod: PodLoad) -> float:
+def _event(index: CapacityIndex, pod: PodRecord) -> float:
     def both() -> None:
         index.pod_changed(None, pod)
         index.pod_changed(pod, None)
@@ -79,7 +90,7 @@ def _event(index: CapacityIndex, pod: PodLoad) -> float:
     return _best(both, 1000) * 1e6 / 2
 
 
-def _changed(index: CapacityIndex, pod: PodLoad, *more: PodRequest) -> None:
+def _changed(index: CapacityIndex, pod: PodRecord, *more: PodRequest) -> None:
     index.pod_changed(None, pod)
     index.nodes([*NEEDS, *more])
     index.pod_changed(pod, None)

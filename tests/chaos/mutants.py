@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant("pods are deleted whatever their uid", writes, "uid=known.uid", 'uid=""', "name changes hands"),
     Mutant("410 never lists again", reflector, "self._must_list = True\n            self._expirations",
            "self._expirations", "history gone"),
-    Mutant("a watch resumes at now", reflector, "self.watches += 1",
+    Mutant("a watch resumes at now", reflector, 'self._watched.counts["watches"] += 1',
            "page = await self._page(limit=1)\n"
            "        self._store.advance(self._scope, version_of(page.resource_version))", "pods killed unseen"),
     Mutant("deletions are not heard", reflector, "self._store.remove(namespace, name, uid)", "pass", "pods killed"),

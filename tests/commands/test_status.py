@@ -246,7 +246,7 @@ def test_all_services_are_shown_from_their_elastic_services_alone() -> None:
             await on.settle(5)
             async with board(on, asked()) as made:
                 assert "rule-mindie" in drawn(made.render(console(io.StringIO())))
-                return {resource.plural for resource, one in made.cluster.informers.items() if one.lists}
+                return {resource.plural for resource, one in made.cluster.informers.items() if one.counts["lists"]}
 
     assert run(story()) == {"elasticservices"}
 

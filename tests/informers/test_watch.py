@@ -181,7 +181,7 @@ def test_a_watch_ended_by_the_server_after_its_time_is_followed_by_the_next_at_o
     played, api = play([page(10)], [alive, [HANG]], seconds=350.0)
     assert api.verbs() == ["list", "watch 10", "watch 40"]
     assert api.times() == [0.0, 0.0, 300.0]
-    assert played.informer.watches == 2
+    assert played.informer.counts["watches"] == 2
 
 
 def test_watches_that_end_at_once_are_opened_ever_more_slowly() -> None:
@@ -332,7 +332,7 @@ def test_an_object_that_our_own_code_fails_at_is_one_finding_and_all_others_are_
         await asyncio.sleep(0.5)
         task.cancel()
         assert sorted(record.name for record in store.values()) == ["a", "z"]
-        assert (informer.refused, len(refusals), informer.lists, informer.watches) == (1, 1, 1, 1)
+        assert (len(refusals), informer.counts) == (1, {"refused": 1, "lists": 1, "watches": 1, "events": 1})
 
     run(main())
     assert published == []  # it names no rule

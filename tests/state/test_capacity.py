@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scaler.clock import Skew
 from scaler.decide.nodes import NODE_NAME, Node, NodeClass, PodRequest, Requirement, Taint, Where, accepts
 from scaler.informers.faults import faulty_devices
+from scaler.informers.pods import PodRecord, read_pod
 from scaler.informers.records import NodeFacts
-from scaler.state.capacity import CapacityIndex, PodLoad
+from scaler.state.capacity import CapacityIndex
+from scaler.state.pods import ENDED
 
 NPU = "huawei.com/Ascend910"
 ONE = PodRequest(((NPU, 1), ("pods", 1)))
@@ -26,12 +29,14 @@ def node(name: str = "node-1", **facts: Any) -> NodeFacts:
     return NodeFacts(**{"name": name, "allocatable": AMOUNTS, "capacity": AMOUNTS, **facts})
 
 
-def load(npus: int, name: str = "node-1", *, cpu: int = 0, **more: Any) -> PodLoad:
+def load(npus: int, node: str = "node-1", *, cpu: int = 0, deletion: float = 0.0, ended: bool = False) -> PodRecord:
     asked = ((NPU, npus), ("cpu", cpu), ("pods", 1))
-    return PodLoad(name, tuple((resource, amount) for resource, amount in asked if amount), **more)
+    requests = tuple((resource, amount) for resource, amount in asked if amount)
+    phase = "Succeeded" if ended else "Running"
+    return replace(read_pod({"metadata": {}}), node=node, requests=requests, deletion=deletion, phase=phase)
 
 
-def index(*happened: NodeFacts | PodLoad) -> CapacityIndex:
+def index(*happened: NodeFacts | PodRecord) -> CapacityIndex:
     result = CapacityIndex()
     for new in happened:
         if isinstance(new, NodeFacts):
@@ -48,7 +53,7 @@ def only(of: CapacityIndex, request: PodRequest = ONE) -> Node:
 
 def test_bound_pods_that_have_not_ended_take_room() -> None:
     assert only(index(node())).free == (8, 10)
-    assert only(index(node(), load(2), load(4), load(1, ended=True), load(1, name=""))).free == (2, 8)
+    assert only(index(node(), load(2), load(4), load(1, ended=True), load(1, node=""))).free == (2, 8)
 
 
 def test_room_of_terminating_pods_is_taken_and_told_by_when_they_should_be_gone() -> None:
@@ -226,10 +231,10 @@ events_strategy = st.lists(
 
 
 def played(
-    events: list[tuple[int, NodeFacts | PodLoad | None]], requests: list[PodRequest]
-) -> tuple[CapacityIndex, dict[str, NodeFacts], dict[int, PodLoad]]:
+    events: list[tuple[int, NodeFacts | PodRecord | None]], requests: list[PodRequest]
+) -> tuple[CapacityIndex, dict[str, NodeFacts], dict[int, PodRecord]]:
     """An index that saw all of it, and what there is in the end. None: the pod of that number goes."""
-    of, nodes, pods = CapacityIndex(), dict[str, NodeFacts](), dict[int, PodLoad]()
+    of, nodes, pods = CapacityIndex(), dict[str, NodeFacts](), dict[int, PodRecord]()
     for at, (number, new) in enumerate(events):
         if at % 3 == 0:
             of.nodes(requests[: at % 2 + 1])
@@ -246,7 +251,7 @@ def played(
 @settings(max_examples=300, deadline=None)
 @given(events_strategy, st.lists(requests_strategy, min_size=1, max_size=3))
 def test_the_index_is_what_a_count_of_what_there_is_would_give(
-    events: list[tuple[int, NodeFacts | PodLoad | None]], requests: list[PodRequest]
+    events: list[tuple[int, NodeFacts | PodRecord | None]], requests: list[PodRequest]
 ) -> None:
     of, nodes, pods = played(events, requests)
     assert of.nodes(requests) == index(*pods.values(), *nodes.values()).nodes(requests)
@@ -255,7 +260,7 @@ def test_the_index_is_what_a_count_of_what_there_is_would_give(
 @settings(max_examples=300, deadline=None)
 @given(events_strategy, st.lists(requests_strategy, min_size=1, max_size=3), st.booleans())
 def test_nothing_is_hidden_from_the_requests(
-    events: list[tuple[int, NodeFacts | PodLoad | None]], requests: list[PodRequest], soon: bool
+    events: list[tuple[int, NodeFacts | PodRecord | None]], requests: list[PodRequest], soon: bool
 ) -> None:
     of, nodes, pods = played(events, requests)
     found = of.nodes(requests)
@@ -275,7 +280,7 @@ def takes(node: Node, resources: tuple[str, ...], request: PodRequest, *, soon: 
     return max(0, min(room[name] // amount for name, amount in request.requests))
 
 
-def holds(facts: NodeFacts, pods: Iterable[PodLoad], request: PodRequest, *, soon: bool) -> int:
+def holds(facts: NodeFacts, pods: Iterable[PodRecord], request: PodRequest, *, soon: bool) -> int:
     """The same, from everything that is known of the node."""
     labels = {**facts.labels, NODE_NAME: facts.name}
     passes = [taint for taint in facts.taints if taint.key.startswith("node.kubernetes.io/")]
@@ -290,6 +295,6 @@ def holds(facts: NodeFacts, pods: Iterable[PodLoad], request: PodRequest, *, soo
     return max(0, min(free[name] // amount for name, amount in request.requests))
 
 
-def used(name: str, pods: Iterable[PodLoad], resource: str, *, soon: bool) -> int:
-    here = [pod for pod in pods if pod.node == name and not pod.ended and not (soon and pod.deletion)]
+def used(name: str, pods: Iterable[PodRecord], resource: str, *, soon: bool) -> int:
+    here = [pod for pod in pods if pod.node == name and pod.phase not in ENDED and not (soon and pod.deletion)]
     return sum(dict(pod.requests).get(resource, 0) for pod in here)
