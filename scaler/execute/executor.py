@@ -24,7 +24,7 @@ from scaler.informers.jobs import JobLookup, JobRecord
 from scaler.informers.records import OwnedRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError, StatusError
-from scaler.kube.metadata import Metadata
+from scaler.kube.metadata import Metadata, Stored
 from scaler.kube.writer import Writer, controller_uid
 from scaler.report.job_status import final_patch, replica_statuses, write_status
 from scaler.rules.rule import ALL
@@ -277,8 +277,8 @@ class Executor:
         await self._writes.patch(key, POD_GROUPS, group, patch, PatchType.JSON)
 
 
-def _known(made: Object) -> Metadata:
-    return msgspec.convert(made["metadata"], Metadata)
+def _known(made: Object) -> Stored:
+    return Stored(*msgspec.convert(made["metadata"], Metadata).identity)
 
 
 def _words(error: KubeError) -> str:

@@ -18,7 +18,7 @@ from scaler.kube.errors import (
     KubeError,
     NotFoundError,
 )
-from scaler.kube.metadata import Record
+from scaler.kube.metadata import Stored
 from scaler.kube.writer import Writer
 from scaler.state.expectations import Expectations
 
@@ -46,7 +46,7 @@ class ExpectedWrites:
         return created
 
     async def patch(
-        self, key: ServiceKey, resource: Resource, known: Record, patch: Any, patch_type: PatchType
+        self, key: ServiceKey, resource: Resource, known: Stored, patch: Any, patch_type: PatchType
     ) -> None:
         """Send the patch, which has to contain the uid."""
         self.expect(
@@ -60,7 +60,7 @@ class ExpectedWrites:
         self._expectations.expect(key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"], version)
 
     async def delete(
-        self, key: ServiceKey, resource: Resource, known: Record, *, exactly: bool = False, propagation_policy: str = ""
+        self, key: ServiceKey, resource: Resource, known: Stored, *, exactly: bool = False, propagation_policy: str = ""
     ) -> None:
         """`exactly` = only the version that the decision saw: a pod that was bound since then has another version."""
         version = known.resource_version if exactly else ""

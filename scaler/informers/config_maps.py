@@ -15,7 +15,7 @@ import msgspec
 
 from scaler.informers.faults import FaultReport, read_report
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, Record, shared, sharing
+from scaler.kube.metadata import LabelledMetadata, Stored, shared, sharing
 from scaler.names import (
     KEPT_FOR_ANNOTATION,
     KEPT_FOR_LABEL,
@@ -56,7 +56,7 @@ class ConfigMapObject(msgspec.Struct, rename="camel"):
     immutable: bool | None = None
 
 
-class RankTableMap(Record, frozen=True, gc=False):
+class RankTableMap(Stored, frozen=True, gc=False):
     """What of the ConfigMap matters. Its text is kept for commands only."""
 
     text: str | None = None
@@ -78,7 +78,7 @@ class RankTableMap(Record, frozen=True, gc=False):
     labels: Mapping[str, str] = {}
 
 
-class ConfigMapRecord(Record, frozen=True, gc=False):
+class ConfigMapRecord(Stored, frozen=True, gc=False):
     """A ConfigMap that may be a rule (names of keys, and the value of the rule key only), one of our own, or that of a
     rank table."""
 

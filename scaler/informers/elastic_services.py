@@ -12,7 +12,7 @@ from scaler.decide.world import ServiceKey
 from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.indexes import Index
 from scaler.informers.store import Store
-from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Record, shared, version_of
+from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Stored, shared, version_of
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.rule import ALL
 
@@ -34,7 +34,7 @@ class ElasticServiceObject(msgspec.Struct, gc=False):
     spec: _Spec = _Spec()
 
 
-class ElasticServiceRecord(Record, frozen=True, gc=False):
+class ElasticServiceRecord(Stored, frozen=True, gc=False):
     """One ElasticService, ours or a user's."""
 
     service: ServiceKey

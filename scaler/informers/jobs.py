@@ -12,7 +12,7 @@ from scaler.decide.nodes import PodRequest
 from scaler.decide.world import Reason
 from scaler.informers.store import Store
 from scaler.kube.api import ASCEND_JOBS, Object, Page, Resource
-from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Record, version_of
+from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Stored, version_of
 from scaler.kube.wire import DEEPEST, TOO_DEEP
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.rules.values import as_text, at, is_deeper
@@ -39,7 +39,7 @@ _ESSENTIAL = frozenset({RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL, APP_LABEL})
 _RULE_LABEL = RULE_LABEL.encode()
 
 
-class JobRecord(Record, frozen=True, gc=False):
+class JobRecord(Stored, frozen=True, gc=False):
     """An AscendJob or Volcano Job, and what was read from it. Of one that is none of ours nothing but its identity."""
 
     job: Job

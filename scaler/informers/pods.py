@@ -12,7 +12,7 @@ from scaler.clock import seconds_of
 from scaler.decide.nodes import PodRequest, Where
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
-from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Owner, Record, shared, sharing
+from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Owner, Stored, shared, sharing
 from scaler.names import DELETION_COST, GATE, HELD_COST, KEEP_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices
@@ -111,7 +111,7 @@ class Governed(msgspec.Struct, frozen=True, gc=False):
     """That no known kind of workload made it, in words; "" when one did, or nothing at all."""
 
 
-class PodRecord(Record, frozen=True, gc=False):
+class PodRecord(Stored, frozen=True, gc=False):
     """One pod. `owner_uid` is that of its controlling AscendJob or Volcano Job, "" for pods of others."""
 
     owner_uid: str

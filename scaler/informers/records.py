@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from scaler.decide.nodes import Taint
-from scaler.kube.metadata import LabelledMetadata, Metadata, Record, shared
+from scaler.kube.metadata import LabelledMetadata, Metadata, Stored, shared
 from scaler.names import CLASS_NAMESPACES
 from scaler.rules.values import as_text
 from scaler.workloads.membership import NO_LABELS, Labels, job_uid, labels_of
@@ -40,7 +40,7 @@ class OwnedObject(msgspec.Struct, gc=False):
     spec: _OwnedSpec = _OwnedSpec()
 
 
-class OwnedRecord(Record, frozen=True, gc=False):
+class OwnedRecord(Stored, frozen=True, gc=False):
     """A PodGroup or Service: existence and owner are nearly all that matters."""
 
     owner_uid: str
@@ -100,7 +100,7 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     """Devices that are reported as faulty, by resource."""
 
 
-class NodeRecord(Record, frozen=True, gc=False):
+class NodeRecord(Stored, frozen=True, gc=False):
     """One node."""
 
     facts: NodeFacts
@@ -134,7 +134,7 @@ class PriorityObject(msgspec.Struct, gc=False):
     value: int = 0
 
 
-class PriorityRecord(Record, frozen=True, gc=False):
+class PriorityRecord(Stored, frozen=True, gc=False):
     value: int
     namespaces: frozenset[str] | None = None
     """Those whose jobs may name it; None = all. Kubernetes checks that of pods only."""
@@ -162,7 +162,7 @@ class BudgetObject(msgspec.Struct, gc=False):
     spec: _BudgetSpec = _BudgetSpec()
 
 
-class BudgetRecord(Record, frozen=True, gc=False):
+class BudgetRecord(Stored, frozen=True, gc=False):
     """One budget."""
 
     selector: bytes

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from typing import Generic, TypeVar
 
-from scaler.kube.metadata import Record, version_of
+from scaler.kube.metadata import Stored, version_of
 
 Name = tuple[str, str]
 """Namespace ("" for cluster-scoped objects) and name."""
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=Stored)
 
 
 class Store(Generic[R]):

@@ -46,7 +46,7 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
 NO_OWNER = Owner()
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """What is kept of an object. The records of all kinds begin with the same four fields, see `Metadata.identity`."""
 
     namespace: str
@@ -69,7 +69,7 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """The first fields of a `Record`."""
+        """The first fields of a `Stored`."""
         return shared(self.namespace), self.name, self.uid, self.resource_version
 
     @property

@@ -12,7 +12,6 @@ import platform
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from operator import getitem
 from typing import Any, Final
 
 import prometheus_client
@@ -169,10 +168,10 @@ class Metrics:
         for resource, informer in informers.items():
             name = resource.full_name
             self.watch_silence.follow(partial(_silence, informer, asyncio.get_running_loop().time), name)
-            self.lists.follow(partial(getitem, informer.counts, "lists"), name)
-            self.watches.follow(partial(getitem, informer.counts, "watches"), name)
-            self.watch_events.follow(partial(getitem, informer.counts, "events"), name)
-            self.objects_refused.follow(partial(getitem, informer.counts, "refused"), name)
+            self.lists.follow(partial(informer.counts.get, "lists", 0), name)
+            self.watches.follow(partial(informer.counts.get, "watches", 0), name)
+            self.watch_events.follow(partial(informer.counts.get, "events", 0), name)
+            self.objects_refused.follow(partial(informer.counts.get, "refused", 0), name)
 
     def arbitrated(self, tally: world.Tally | None) -> None:
         """Show the result of arbitration; None = each service was decided alone."""

@@ -10,7 +10,7 @@ import msgspec
 from scaler.clock import seconds_of
 from scaler.decide.lifecycle import RunPolicy
 from scaler.decide.world import Reason, ServiceKey
-from scaler.kube.metadata import Owner, Record, sharing
+from scaler.kube.metadata import Owner, Stored, sharing
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.rules.finding import shown
 from scaler.rules.limits import MAX_PODS
@@ -136,7 +136,7 @@ NO_LABELS = Labels()
 _shared = sharing(1 << 12)
 
 
-class OwnerFacts(Record, frozen=True, gc=False):
+class OwnerFacts(Stored, frozen=True, gc=False):
     """Facts about instances from an object that makes pods, or makes the objects that make pods."""
 
     kind: str

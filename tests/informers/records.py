@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scaler.kube import metadata
-from scaler.kube.metadata import Metadata
+from scaler.kube.metadata import Metadata, Stored
 
 
 class Thing(msgspec.Struct):
@@ -13,7 +12,7 @@ class Thing(msgspec.Struct):
     data: str = ""
 
 
-class Record(metadata.Record, frozen=True):
+class Record(Stored, frozen=True):
     terminating: bool = False
     data: str = ""
 

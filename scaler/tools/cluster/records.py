@@ -8,12 +8,12 @@ import msgspec
 
 from scaler.informers.elastic_services import ElasticServiceObject, ElasticServiceRecord, elastic_service_record
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, Metadata, Record
+from scaler.kube.metadata import LabelledMetadata, Metadata, Stored
 from scaler.rules.rule import ALL
 from scaler.rules.values import at
 
 
-class Written(Record, frozen=True):
+class Written(Stored, frozen=True):
     """An ElasticService as it is in the cluster."""
 
     object: Object
@@ -82,7 +82,7 @@ class EventObject(msgspec.Struct, rename="camel"):
     reporting_component: str = ""
 
 
-class EventRecord(Record, frozen=True):
+class EventRecord(Stored, frozen=True):
     """One event. `first` and `last` are times as Kubernetes writes them, "" if missing."""
 
     kind: str
