@@ -64,16 +64,6 @@ SILENCE = 0.75
 """Part of `out_of_touch` after which a resource without an event is listed again, so that it stays in touch."""
 
 
-async def run_controller(  # noqa: PLR0913 - wiring, done once in run.py
-    api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None, seed: int | None = None,
-    metrics: Metrics | None = None, apart: Connect | None = None, notes: Notes | None = None,
-) -> None:  # fmt: skip
-    """Run the scaler until cancelled (see App); raises when a task dies or leadership is lost."""
-    app = App(api, settings, clock, observer=observer, seed=seed, metrics=metrics, apart=apart, notes=notes)
-    async with _serving(app):
-        await app.run()
-
-
 class Notes(Protocol):
     """Receives the decisions of mode shadow, and stores notes about them."""
 
@@ -95,7 +85,7 @@ class App:
     this loop renews the Lease over `api`. `notes` is for mode shadow.
     """
 
-    def __init__(  # noqa: PLR0913 - wiring, done once above
+    def __init__(  # noqa: PLR0913 - wiring
         self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None,
         seed: int | str | None = None, metrics: Metrics | None = None, apart: Connect | None = None,
         notes: Notes | None = None,
@@ -125,7 +115,7 @@ class App:
         self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.freshness = Freshness(self.informers, settings.out_of_touch)
         self.alone = Alone(self.cache, self.freshness, settings)
-        self.election = _election(self, rng) if settings.leader_election else None
+        self.election = self._election(rng) if settings.leader_election else None
         lease = settings.lease_name if settings.leader_election else ""
         self.installs = Installs(api, namespace=self.home, lease=lease, namespaces=settings.namespaces)
         self.gate_setup = GateSetup(api, self.metrics, settings.install)
@@ -142,7 +132,7 @@ class App:
             self.writer, self.state.tables, clock, elsewhere=lambda: not self.mode.makes_pods
         )
         self.budgets = self._budgets() if self.beside else None
-        self.certificate = _certificate(self) if settings.webhook_port else None
+        self.certificate = self._certificate() if settings.webhook_port else None
         self._in_touch = True
         self._subscribe()
 
@@ -211,13 +201,14 @@ class App:
             self.controller.requeue_all()
 
     async def run(self) -> None:
-        """Sync, become leader, decide. The end of any task ends all tasks."""
-        async with asyncio.TaskGroup() as tasks:
-            for informer in (*self.informers.values(), *self.reports, *self.beside.values()):
-                tasks.create_task(informer.run())
-            tasks.create_task(self._pulse())
+        """Serve, sync, become leader, decide, until cancelled. The end of any task ends all tasks; raises what ended
+        it: also LeadershipLost and OverlapError."""
+        async with self._served(), asyncio.TaskGroup() as tasks:
+            beside = [informer.run() for informer in (*self.informers.values(), *self.reports, *self.beside.values())]
             if self.certificate is not None:
-                tasks.create_task(self.certificate.follow())
+                beside.append(self.certificate.follow())
+            for work in (*beside, self._pulse()):
+                tasks.create_task(work)
             await self._synced()
             if self.election is None:
                 await self._work()
@@ -335,51 +326,47 @@ class App:
             self.state.adjust(skew)
             self.controller.requeue_all()
 
+    def _election(self, rng: random.Random) -> Election:
+        given = self.settings
+        timing = LeaseTiming(given.lease_duration, given.renew_deadline, given.retry_period, given.out_of_touch)
+        election = Election(
+            self.clock,
+            namespace=self.home,
+            name=given.lease_name,
+            identity=given.identity,
+            rng=rng,
+            timing=timing,
+            marks=marks(given.namespaces) if not self._watches else {},
+            seen_until=self.freshness.heard,
+        )
+        self.metrics.leader_changes.follow(lambda: election.transitions)
+        return election
 
-def _certificate(app: App) -> ServerCertificate:
-    """The certificate source. cryptography and aiohttp are imported only with a webhook."""
-    from scaler.serve.webhook_certs import certificate_source  # noqa: PLC0415
+    def _certificate(self) -> ServerCertificate:
+        """The certificate source. cryptography and aiohttp are imported only with a webhook."""
+        from scaler.serve.webhook_certs import certificate_source  # noqa: PLC0415
 
-    certificate = certificate_source(app.api, app.clock, app.settings)
-    app.metrics.certificate_expires.follow(partial(getattr, certificate, "ends"))
-    return certificate
+        certificate = certificate_source(self.api, self.clock, self.settings)
+        self.metrics.certificate_expires.follow(lambda: certificate.ends)
+        return certificate
 
+    @asynccontextmanager
+    async def _served(self) -> AsyncIterator[None]:
+        """The admission webhook, and the server for health, metrics and the last world, unless switched off. Each runs
+        in a thread of its own, so that a flood of requests does not delay the main loop."""
+        host = self.settings.http_host
+        async with AsyncExitStack() as stack:
+            if (certificate := self.certificate) is not None:
+                from scaler.serve.webhook import webhook_server  # noqa: PLC0415 - as `_certificate`
 
-def _election(app: App, rng: random.Random) -> Election:
-    settings = app.settings
-    election = Election(
-        app.clock,
-        namespace=settings.lease_namespace,
-        name=settings.lease_name,
-        identity=settings.identity,
-        rng=rng,
-        timing=LeaseTiming(
-            settings.lease_duration, settings.renew_deadline, settings.retry_period, settings.out_of_touch
-        ),
-        marks=marks(settings.namespaces) if settings.mode is not Mode.SHADOW else {},
-        seen_until=app.freshness.heard,
-    )
-    app.metrics.leader_changes.follow(partial(getattr, election, "transitions"))
-    return election
+                rules = self.cache.config_maps
+                reviewing = webhook_server(lambda namespace, rule: groups_of(rules.get(namespace, rule)), self.metrics)
+                webhook = reviewing.served(host, self.settings.webhook_port, lambda: certificate.context)
+                await stack.enter_async_context(entered_in_thread("webhook", webhook))
+            if self.settings.http_port:
+                from scaler.serve.http import http_server  # noqa: PLC0415 - the simulation has no server
 
-
-@asynccontextmanager
-async def _serving(app: App) -> AsyncIterator[None]:
-    """The admission webhook, and the server for health, metrics and the last world, unless switched off. Each runs in a
-    thread of its own, so that a flood of requests does not delay the main loop."""
-    async with AsyncExitStack() as stack:
-        if app.certificate is not None:
-            from scaler.serve.webhook import webhook_server  # noqa: PLC0415 - as `_certificate`
-
-            rules = app.cache.config_maps
-            reviewing = webhook_server(lambda namespace, rule: groups_of(rules.get(namespace, rule)), app.metrics)
-            shown = partial(getattr, app.certificate, "context")
-            webhook = reviewing.served(app.settings.http_host, app.settings.webhook_port, shown)
-            await stack.enter_async_context(entered_in_thread("webhook", webhook))
-        if app.settings.http_port:
-            from scaler.serve.http import http_server  # noqa: PLC0415 - the simulation has no server
-
-            server = http_server(app.health, app.metrics, lambda: app.controller.world)
-            http = server.served(app.settings.http_host, app.settings.http_port)
-            await stack.enter_async_context(entered_in_thread("http", http))
-        yield
+                server = http_server(self.health, self.metrics, lambda: self.controller.world)
+                http = server.served(host, self.settings.http_port)
+                await stack.enter_async_context(entered_in_thread("http", http))
+            yield

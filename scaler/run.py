@@ -84,7 +84,7 @@ async def run_against(settings: Settings, clock: Clock, notes: Notes | None = No
     """Run the controller against the cluster of the settings, until cancelled. KubeError when there is none."""
     import structlog  # noqa: PLC0415
 
-    from scaler.app import run_controller  # noqa: PLC0415
+    from scaler.app import App  # noqa: PLC0415
     from scaler.kube.client import connect  # noqa: PLC0415
     from scaler.report import stacks  # noqa: PLC0415
     from scaler.report.metrics import Metrics  # noqa: PLC0415
@@ -107,7 +107,7 @@ async def run_against(settings: Settings, clock: Clock, notes: Notes | None = No
     with what_stays_spared():
         async with connected() as api, asyncio.TaskGroup() as beside:
             beside.create_task(stacks.watch())
-            await run_controller(api, settings, clock, metrics=metrics, apart=connected, notes=notes)
+            await App(api, settings, clock, metrics=metrics, apart=connected, notes=notes).run()
 
 
 def _leaves(error: Exception) -> list[Exception]:

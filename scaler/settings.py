@@ -15,7 +15,7 @@ import socket
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pydantic
@@ -216,11 +216,8 @@ class SettingsError(Exception):
     """All problems of the settings at once, one per line; the CLI prints them and exits with 2."""
 
 
-class _Given(NamedTuple):
-    """A value, and where it was set."""
-
-    value: object
-    where: str
+_Given = dict[str, tuple[object, str]]
+"""Name of a setting -> its value, and where it was set."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -242,9 +239,8 @@ def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     given = _from_file(path, problems) if path else {}
     given |= _from_environment(environ, problems)
     flags = ((name, getattr(args, name, None)) for name in Settings.model_fields)
-    given |= {name: _Given(value, f"flag {flag(name)}") for name, value in flags if value is not None}
-    settings, wrong = _validated(given)
-    problems += wrong
+    given |= {name: (value, f"flag {flag(name)}") for name, value in flags if value is not None}
+    settings = _validated(given, problems)
     if problems or settings is None:
         raise SettingsError("\n".join(problems))
     # Unique per process, also when a container restarts in its pod.
@@ -252,36 +248,34 @@ def load(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     return settings.model_copy(update={"identity": identity})
 
 
-def _problem(where: str, what: str, hint: str = "") -> str:
-    """A message: where the value was set, what was found, and the remedy."""
-    return f"{where}: {what}" + (f". {hint}" if hint else "")
-
-
-def _validated(given: Mapping[str, _Given]) -> tuple[Settings | None, list[str]]:
+def _validated(given: _Given, problems: list[str]) -> Settings | None:
     try:
-        return Settings.model_validate({name: item.value for name, item in given.items()}), []
+        return Settings.model_validate({name: value for name, (value, _) in given.items()})
     except pydantic.ValidationError as error:
         found = error.errors(include_url=False)
-    problems = [_refused(details, given) for details in found]
+    problems += [_refused(details, given) for details in found]
     wrong = {str(part) for details in found for part in details["loc"][:1]}
     if wrong:  # checks of several settings together need each of them valid
-        problems += _validated({name: item for name, item in given.items() if name not in wrong})[1]
-    return None, problems
+        _validated({name: item for name, item in given.items() if name not in wrong}, problems)
+    return None
 
 
-def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[str, _Given]:
+# Each problem says where the value was set, what was found, and the remedy.
+
+
+def _from_environment(environ: Mapping[str, str], problems: list[str]) -> _Given:
     names = {PREFIX + name.upper(): name for name in Settings.model_fields}
     # Only a near miss is an error: Kubernetes itself sets SCALER_* variables for a Service named scaler.
     strange = (each for each in sorted(environ) if each.startswith(PREFIX) and each not in {*names, CONFIG_VARIABLE})
     for variable in strange:
         if (removed := variable.removeprefix(PREFIX).lower()) in REMOVED:
-            problems.append(_problem(f"variable {variable}", "no such setting any more", REMOVED[removed]))
+            problems.append(f"variable {variable}: no such setting any more. {REMOVED[removed]}")
         close = difflib.get_close_matches(variable, names, n=1, cutoff=0.9)
-        problems += [_problem(f"variable {variable}", "no such setting", f"Did you mean {name}?") for name in close]
-    return {name: _Given(environ[key], f"variable {key}") for key, name in names.items() if key in environ}
+        problems += [f"variable {variable}: no such setting. Did you mean {name}?" for name in close]
+    return {name: (environ[key], f"variable {key}") for key, name in names.items() if key in environ}
 
 
-def _from_file(path: str, problems: list[str]) -> dict[str, _Given]:
+def _from_file(path: str, problems: list[str]) -> _Given:
     import yaml  # noqa: PLC0415 - most starts have no file
 
     where = f"file {path}"
@@ -292,36 +286,31 @@ def _from_file(path: str, problems: list[str]) -> dict[str, _Given]:
             raise ValueError("larger than 1 MiB")
         document = yaml.safe_load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        problems.append(_problem(where, f"cannot be read: {' '.join(str(error).split())}", "Give a YAML mapping."))
+        problems.append(f"{where}: cannot be read: {' '.join(str(error).split())}. Give a YAML mapping.")
         return {}
     if not isinstance(document, dict | None):
-        problems.append(_problem(where, f"found {_shown(document)}, not a mapping", "Write `key: value` lines."))
+        problems.append(f"{where}: found {_shown(document)}, not a mapping. Write `key: value` lines.")
         return {}
-    given = {}
-    for key, value in (document or {}).items():
-        if key in Settings.model_fields:
-            given[key] = _Given(value, f"{where}, key {key}")
-        else:
-            close = difflib.get_close_matches(str(key).replace("-", "_"), Settings.model_fields, n=1)
-            hint = f"Did you mean {close[0]}?" if close else "See docs/reference/settings.md."
-            hint = REMOVED.get(str(key), hint)
-            problems.append(_problem(where, f"no such setting: {_shown(key)}", hint))
-    return given
+    for key in [key for key in document or {} if key not in Settings.model_fields]:
+        close = difflib.get_close_matches(str(key).replace("-", "_"), Settings.model_fields, n=1)
+        hint = f"Did you mean {close[0]}?" if close else "See docs/reference/settings.md."
+        problems.append(f"{where}: no such setting: {_shown(key)}. {REMOVED.get(str(key), hint)}")
+    known = ((key, value) for key, value in (document or {}).items() if key in Settings.model_fields)
+    return {key: (value, f"{where}, key {key}") for key, value in known}
 
 
-def _refused(details: Any, given: Mapping[str, _Given]) -> str:
+def _refused(details: Any, given: _Given) -> str:
     """One pydantic error as a message with the place where the value was set."""
     name = str(details["loc"][0]) if details["loc"] else ""
     what = str(details["msg"]).removeprefix("Value error, ")
     if name not in given:
         named = sorted((each for each in given if each in what), key=what.index)
-        where = ", ".join(given[each].where for each in named)  # settings that depend on each other
-        return _problem(where, what)
-    field, item = Settings.model_fields[name], given[name]
+        return f"{', '.join(given[each][1] for each in named)}: {what}"  # settings that depend on each other
+    field, (value, where) = Settings.model_fields[name], given[name]
     hint = f"{field.description} Default: {default_text(field)}."
-    if str(item.value).startswith("tcp://"):
+    if str(value).startswith("tcp://"):
         hint = "Kubernetes sets this for a Service of that name: set enableServiceLinks: false in the pod."
-    return _problem(item.where, f"found {_shown(details['input'])}; {what[:1].lower()}{what[1:]}", hint)
+    return f"{where}: found {_shown(details['input'])}; {what[:1].lower()}{what[1:]}. {hint}"
 
 
 def _shown(value: object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
@@ -165,7 +165,7 @@ async def controller(
     """One life of the controller. `through`: what stands between it and its client, if no interceptor will do."""
     chosen = Settings(**{"leader_election": False, "http_port": 0, **settings})
     api = through(on.cluster.client(name, interceptor))
-    async with at_work(run_controller(api, chosen, clock, observer=on.observe, seed=0)):
+    async with at_work(App(api, chosen, clock, observer=on.observe, seed=0).run()):
         yield
 
 

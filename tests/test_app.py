@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scaler import controller
-from scaler.app import App, run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.world import Decision, World
@@ -82,7 +82,7 @@ def test_what_an_operator_watches_is_in_the_metrics(monkeypatch: pytest.MonkeyPa
         cluster.apply([job("p0")], NAMESPACE)
         cut = Interceptor()
         api = cluster.client("scaler", cut)
-        scaler = run_controller(api, Settings(http_port=0), clock, metrics=metrics)
+        scaler = App(api, Settings(http_port=0), clock, metrics=metrics).run()
         running = asyncio.create_task(scaler)
         seen = []
         for seconds in (300, 300):
@@ -117,12 +117,10 @@ def test_the_time_before_a_replica_leads_is_no_reaction() -> None:
     async def story() -> float | None:
         clock, metrics = Clock(START), Metrics()
         cluster = SimCluster(clock)
-        first = asyncio.create_task(
-            run_controller(cluster.client("first"), Settings(http_port=0, identity="first"), clock)
-        )
+        first = asyncio.create_task(App(cluster.client("first"), Settings(http_port=0, identity="first"), clock).run())
         await asyncio.sleep(30)
         second = asyncio.create_task(
-            run_controller(cluster.client("second"), Settings(http_port=0, identity="second"), clock, metrics=metrics)
+            App(cluster.client("second"), Settings(http_port=0, identity="second"), clock, metrics=metrics).run()
         )
         await asyncio.sleep(30)
         cluster.apply([rule_config_map(), job("p0"), job("d0")], NAMESPACE)
@@ -150,7 +148,7 @@ def test_a_fault_of_ours_about_one_service_is_counted(monkeypatch: pytest.Monkey
         cluster = SimCluster(clock)
         cluster.apply([job("p0")], NAMESPACE)
         settings = Settings(leader_election=False, http_port=0)
-        running = asyncio.create_task(run_controller(cluster.client("scaler"), settings, clock, metrics=metrics))
+        running = asyncio.create_task(App(cluster.client("scaler"), settings, clock, metrics=metrics).run())
         await asyncio.sleep(30)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

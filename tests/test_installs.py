@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from structlog.testing import capture_logs
 
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.installs import Installs, OverlapError, marks
 from scaler.kube.api import LEASES, Object
@@ -51,7 +51,7 @@ class Install(NamedTuple):
 def start(cluster: SimCluster, home: str, *namespaces: str, seed: int = 0) -> Install:
     settings = Settings(lease_namespace=home, namespaces=namespaces, http_port=0, identity=f"{home}-{seed}")
     api = cluster.client(home)
-    return Install(asyncio.create_task(run_controller(api, settings, Clock(START), seed=seed)))
+    return Install(asyncio.create_task(App(api, settings, Clock(START), seed=seed).run()))
 
 
 def lease(home: str, namespaces: Sequence[str], *, name: str = "mind-cluster-scaler", renewed: str = "") -> Object:
@@ -162,7 +162,7 @@ def test_one_without_a_lease_gives_way_to_whoever_holds_one(labelled: tuple[str,
         one = start(cluster, "home")
         await asyncio.sleep(MOMENT)
         alone = Settings(leader_election=False, lease_namespace=home, http_port=0)
-        two = Install(asyncio.create_task(run_controller(cluster.client("two"), alone, Clock(START), seed=1)))
+        two = Install(asyncio.create_task(App(cluster.client("two"), alone, Clock(START), seed=1).run()))
         await asyncio.sleep(LONG)
         assert "held by home-0" in await two.ended()
         assert await one.ended() == ""

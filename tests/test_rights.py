@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scaler import settings
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.election import LeadershipLost
@@ -168,7 +168,7 @@ def played(variant: str) -> tuple[Rbac, Timeline]:
     async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
         while True:  # as a kubelet does when the process ends because its Lease could not be renewed
             try:
-                await run_controller(GuardedApi(api, rbac), given, clock, observer=observe, seed=0)
+                await App(GuardedApi(api, rbac), given, clock, observer=observe, seed=0).run()
             except* LeadershipLost:
                 pass
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.election import LeadershipLost
 from scaler.kube.api import LEASES, PODS
@@ -145,7 +145,7 @@ def test_a_leader_that_wakes_up_after_an_hour_writes_nothing_and_its_successor_g
         on.apply(ONE_AND_ONE, with_policy("p0", activeDeadlineSeconds=1800), job("d0"), job("p1"))
         chosen = Settings(http_port=0)
         api = on.cluster.client("scaler", answers)
-        leader = asyncio.create_task(run_controller(api, chosen, own, observer=on.observe, seed=0))
+        leader = asyncio.create_task(App(api, chosen, own, observer=on.observe, seed=0).run())
         await asyncio.sleep(chosen.lease_duration + 2)
         await on.start("p0", "d0")
         loop, before = asyncio.get_running_loop(), len(answers.asked)

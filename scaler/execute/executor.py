@@ -21,6 +21,7 @@ from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
 from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered
 from scaler.informers.jobs import JobLookup, JobRecord
+from scaler.informers.pods import PodRecord
 from scaler.informers.records import OwnedRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError, StatusError
@@ -108,14 +109,25 @@ class Executor:
                 case Admit() | Complete():
                     await self._gates.release(key, action.uid)
                 case Revoke():
-                    await self._gates.revoke(key, action.uid)
-                case Evict():
-                    await self._gates.evict(key, action.uid)
+                    await self._delete_all(key, [pod for pod in self._unbound(action.uid) if not pod.gated])
+                case Evict():  # pods that run, with their grace period: only preemption and drains do this
+                    await self._delete_all(key, self._pods(action.uid))
                 case _:
                     pass  # the owner makes the pods, and ends them
         except REFUSALS as error:
             return _words(error)
         return ""
+
+    def _pods(self, uid: str) -> list[PodRecord]:
+        """The pods of the instance that are not being deleted."""
+        return [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
+
+    def _unbound(self, uid: str) -> list[PodRecord]:
+        return [pod for pod in self._pods(uid) if not pod.node]
+
+    async def _delete_all(self, key: ServiceKey, pods: list[PodRecord]) -> None:
+        """Delete the pods in exactly the version that the decision saw: a pod that was bound meanwhile stays."""
+        await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in pods])
 
     # admit, complete
 
@@ -141,15 +153,14 @@ class Executor:
             results = await gathered([self._writes.create(key, resource, body) for resource, body in batch])
             of_batch = zip(batch, results, strict=True)
             made += [(resource, created) for (resource, _), created in of_batch if isinstance(created, dict)]
-            errors = [error for error in results if isinstance(error, KubeError)]
-            if errors:
+            if errors := [error for error in results if isinstance(error, KubeError)]:
                 break
         if made:
             metas = ((resource, obj["metadata"]) for resource, obj in made)
             self._guard.made(record.uid, ((f"{resource.kind} {meta['name']}", meta["uid"]) for resource, meta in metas))
-        if not errors and any(pod.gated for pod in self._cache.pods_of(record.uid).values()):
-            return await self._on_pods_there(key, Complete(record.uid))  # the template of the pods names the rule
         if not errors:
+            if any(pod.gated for pod in self._cache.pods_of(record.uid).values()):
+                return await self._on_pods_there(key, Complete(record.uid))  # the template of the pods names the rule
             return ""
         refusal = next((error for error in errors if isinstance(error, REFUSALS)), None)
         if refusal is None:
@@ -161,17 +172,14 @@ class Executor:
 
     def _missing(self, record: JobRecord) -> list[list[tuple[Resource, Object]]]:
         """The objects that the cache does not have yet, in batches that may be created together."""
-        job, obj = record.job, record.object
-        first: list[tuple[Resource, Object]] = []
-        rest: list[tuple[Resource, Object]] = []
-        if self._cache.pod_groups.get(job.namespace, job.pod_group) is None:
-            first.append((POD_GROUPS, objects.pod_group(job, obj)))
-        if self._cache.services.get(job.namespace, job.leader) is None:
-            rest.append((SERVICES, objects.service(job, obj)))
-        present = self._cache.pods_of(record.uid)
+        job, obj, present = record.job, record.object, self._cache.pods_of(record.uid)
         pods = objects.pods(job, obj, self._clusterd)
-        rest += [(PODS, pod) for name, pod in pods.items() if name not in present]
-        return [first, rest]
+        batches = [[], [(PODS, pod) for name, pod in pods.items() if name not in present]]
+        if self._cache.pod_groups.get(job.namespace, job.pod_group) is None:
+            batches[0] = [(POD_GROUPS, objects.pod_group(job, obj))]
+        if self._cache.services.get(job.namespace, job.leader) is None:
+            batches[1].insert(0, (SERVICES, objects.service(job, obj)))
+        return batches
 
     async def _undo(self, key: ServiceKey, record: JobRecord, made: list[tuple[Resource, Object]]) -> bool:
         """Delete what was made of a refused instance. False when a pod stays: the scheduler has bound it meanwhile, or
@@ -209,10 +217,9 @@ class Executor:
     async def _revoke(self, key: ServiceKey, record: JobRecord) -> None:
         """Delete the pods that are not bound, then the PodGroup. A pod that was bound meanwhile stays, and with any pod
         the PodGroup stays: no precondition of the deletion can say that there are no pods."""
-        unbound = [pod for pod in self._cache.pods_of(record.uid).values() if not pod.node and not pod.terminating]
-        if unbound:
+        if unbound := self._unbound(record.uid):
             self._guard.forget(record.uid)
-        await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in unbound])
+        await self._delete_all(key, unbound)
         group = self._own_pod_group(record)
         if group is not None:
             await self._none_there(record, record.job.pods)
@@ -240,7 +247,7 @@ class Executor:
     # the life of a job by its run policy: none of these steps needs an undo
 
     async def _finish(self, key: ServiceKey, record: JobRecord, step: Finish) -> None:
-        present = {name: pod for name, pod in self._cache.pods_of(record.uid).items() if not pod.terminating}
+        present = {pod.name: pod for pod in self._pods(record.uid)}
         await self._none_there(record, (name for name in record.job.pods if name not in present))
         replicas = replica_statuses(record.job, {name: pod.phase for name, pod in present.items()})
         started = min((pod.created for pod in present.values()), default=0.0)
@@ -270,10 +277,8 @@ class Executor:
             return
         spec = objects.pod_group(record.job, record.object)["spec"]
         patch = [{"op": "test", "path": "/metadata/uid", "value": group.uid}]
-        patch += [
-            {"op": "add", "path": f"/spec/{name}", "value": spec[name]}
-            for name in ("minMember", "minTaskMember", "minResources")
-        ]
+        sizes = ("minMember", "minTaskMember", "minResources")
+        patch += [{"op": "add", "path": f"/spec/{name}", "value": spec[name]} for name in sizes]
         await self._writes.patch(key, POD_GROUPS, group, patch, PatchType.JSON)
 
 

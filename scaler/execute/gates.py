@@ -1,4 +1,4 @@
-"""Releases instances whose pods others make, by taking our gate off; revokes and evicts instances. Decides nothing.
+"""Releases instances whose pods others make, by taking our gate off. Decides nothing.
 
 A pod that would share its PodGroup with other instances first gets a PodGroup of its own instance (docs/explanation/
 holding-by-gates.md). Every write names the uid of its object, because names are reused. An instance that a crash leaves
@@ -44,17 +44,6 @@ class Gates:
         gated = [pod for pod in pods if pod.gated]
         await self._gather_in_own_group(key, uid, pods)
         await all_done([self._patch(key, pod, _release(pod)) for pod in gated])
-
-    async def revoke(self, key: ServiceKey, uid: str) -> None:
-        """Delete the pods in exactly the version that the decision saw: a pod that was bound meanwhile stays."""
-        unbound = [pod for pod in self._cache.pods_of(uid).values() if not pod.node and not pod.terminating]
-        await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in unbound if not pod.gated])
-
-    async def evict(self, key: ServiceKey, uid: str) -> None:
-        """Delete the pods, bound or not, in exactly the version that the decision saw and with their grace period. Only
-        preemption and drains do this to running pods. Where others make the pods, new ones come, held."""
-        pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
-        await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in pods])
 
     async def _patch(self, key: ServiceKey, pod: PodRecord, patch: dict[str, Any]) -> None:
         """Patch the pod; a pod that is gone is no error. A conflict alone does not mean that it is gone: an API server

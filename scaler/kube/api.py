@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +19,10 @@ Object = dict[str, Any]
 """A Kubernetes object as decoded JSON."""
 
 T = TypeVar("T")
+if TYPE_CHECKING:  # a default is new in Python 3.13
+    import typing_extensions
+
+    D = typing_extensions.TypeVar("D", default=Object)
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -143,27 +147,15 @@ class KubeApi(Protocol):
     default objects are plain dicts. Selectors are written as in kubectl.
     """
 
-    @overload
-    async def list(
+    async def list(  # noqa: PLR0913 - everything that a list may ask for
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
-        limit: int = 0, continue_token: str = "", resource_version: str = "",
-    ) -> Page[Object]: ...  # fmt: skip
-    @overload
-    async def list(
-        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
-        limit: int = 0, continue_token: str = "", resource_version: str = "", decode: type[T],
-    ) -> Page[T]: ...  # fmt: skip
+        limit: int = 0, continue_token: str = "", resource_version: str = "", decode: type[D] = ...,
+    ) -> Page[D]: ...  # fmt: skip
 
-    @overload
     def watch(
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
-        field_selector: str = "", timeout_seconds: int = 300,
-    ) -> AsyncGenerator[WatchEvent[Object], None]: ...  # fmt: skip
-    @overload
-    def watch(
-        self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
-        field_selector: str = "", timeout_seconds: int = 300, decode: type[T],
-    ) -> AsyncGenerator[WatchEvent[T], None]: ...  # fmt: skip
+        field_selector: str = "", timeout_seconds: int = 300, decode: type[D] = ...,
+    ) -> AsyncGenerator[WatchEvent[D], None]: ...  # fmt: skip
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object: ...
 

@@ -32,6 +32,9 @@ class KubeError(Exception):
 class StatusError(KubeError):
     """The API server refused. `status` is the HTTP code, `reason` the Status reason, `message` the server's text."""
 
+    codes: tuple[int, ...] = ()
+    """The HTTP codes of this error."""
+
     def __init__(self, status: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
@@ -41,23 +44,23 @@ class StatusError(KubeError):
 
 
 class BadRequestError(StatusError):
-    pass
+    codes = (400,)
 
 
 class UnauthorizedError(StatusError):
-    pass
+    codes = (401,)
 
 
 class ForbiddenError(StatusError):
-    pass
+    codes = (403,)
 
 
 class NotFoundError(StatusError):
-    pass
+    codes = (404,)
 
 
 class ConflictError(StatusError):
-    pass
+    codes = (409,)
 
 
 class AlreadyExistsError(ConflictError):
@@ -65,15 +68,15 @@ class AlreadyExistsError(ConflictError):
 
 
 class ExpiredError(StatusError):
-    pass
+    codes = (410,)
 
 
 class InvalidError(StatusError):
-    pass
+    codes = (413, 415, 422)
 
 
 class TooManyRequestsError(StatusError):
-    pass
+    codes = (429,)
 
 
 class NotSentError(KubeError):
@@ -84,18 +87,7 @@ class UnknownOutcomeError(KubeError):
     pass
 
 
-_BY_CODE: dict[int, type[StatusError]] = {
-    400: BadRequestError,
-    401: UnauthorizedError,
-    403: ForbiddenError,
-    404: NotFoundError,
-    409: ConflictError,
-    410: ExpiredError,
-    413: InvalidError,
-    415: InvalidError,
-    422: InvalidError,
-    429: TooManyRequestsError,
-}
+_BY_CODE = {code: error for error in StatusError.__subclasses__() for code in error.codes}
 
 
 def status_error(code: int, reason: str, message: str, *, retry_after: float | None = None) -> KubeError:

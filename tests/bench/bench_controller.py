@@ -16,7 +16,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, PODS, Object, PatchType
 from scaler.settings import Settings
@@ -150,7 +150,7 @@ async def main(seconds: float) -> None:
     on = stage(SimCluster(clock, latency=0.0))
     settings = Settings(leader_election=False, http_port=0)
     api = on.cluster.client("scaler", writes)
-    running = asyncio.create_task(run_controller(api, settings, clock, seed=0))
+    running = asyncio.create_task(App(api, settings, clock, seed=0).run())
     before = -1
     while before != len(on.cluster.audit):  # until it has nothing more to say at the start
         before = len(on.cluster.audit)

@@ -1,4 +1,4 @@
-"""Replicas of the controller, each the real `run_controller`, and one client for each process that a replica has.
+"""Replicas of the controller, each the real `App`, and one client for each process that a replica has.
 
 A process can die, freeze, get old lists, write too late, and write as the release before does. One that ends by itself
 is a finding, unless it lost its leadership; either way it is started again, as Kubernetes would.

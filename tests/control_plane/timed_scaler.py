@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.kube.api import KubeApi, Resource, WatchEvent
 from scaler.kube.client import connect
@@ -81,7 +81,7 @@ async def _main(kubeconfig: str) -> list[Note]:
     settings = Settings.model_validate({"leader_election": False, "http_port": 0})
     async with connect(kubeconfig=kubeconfig) as api:
         stopwatch = Stopwatch(api)
-        running = loop.create_task(run_controller(stopwatch, settings, clock))
+        running = loop.create_task(App(stopwatch, settings, clock).run())
         loop.add_signal_handler(signal.SIGTERM, running.cancel)
         await asyncio.gather(running, return_exceptions=True)
     return stopwatch.notes

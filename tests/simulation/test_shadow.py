@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scaler import app, settings
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.kube.api import CONFIG_MAPS, KubeApi
@@ -53,7 +53,7 @@ class Beside:
 
     async def _shadow(self, _api: KubeApi, clock: Clock, observe: Observer) -> None:
         api = GuardedApi(self._cluster.client("shadow"), self.rbac)
-        await run_controller(api, self._settings, clock, observer=observe, seed=0, notes=Record())
+        await App(api, self._settings, clock, observer=observe, seed=0, notes=Record()).run()
 
     def service(self, namespace: str) -> dict[str, Any]:
         found: dict[str, Any]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NODES, POD_GROUPS, PODS, SERVICES, Object, PatchType
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.settings import Settings
@@ -79,7 +79,7 @@ class Moving(Stage):
         moving = {"mode": "auto", "arbitration": False, "disruption_budgets": False}
         chosen = Settings(**{"leader_election": False, "http_port": 0, **moving, **settings})
         api = self.cluster.client(SCALER, self.guard)
-        self._scaler = asyncio.create_task(run_controller(api, chosen, self.clock, seed=0))
+        self._scaler = asyncio.create_task(App(api, chosen, self.clock, seed=0).run())
 
     async def stop_scaler(self) -> None:
         if self._scaler is not None:

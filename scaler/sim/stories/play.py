@@ -9,7 +9,7 @@ import logging
 
 import structlog
 
-from scaler.app import run_controller
+from scaler.app import App
 from scaler.clock import Clock
 from scaler.controller import Observer
 from scaler.decide.world import Decision
@@ -68,7 +68,7 @@ def real_controller(
             if record is not None:
                 record(world, decision)
 
-        await run_controller(api, settings, clock, observer=observer, seed=seed)
+        await App(api, settings, clock, observer=observer, seed=seed).run()
 
     return controller
 
