@@ -27,8 +27,7 @@ import structlog
 from scaler.clock import Clock
 from scaler.kube.api import LEASES, EventType, KubeApi, Object, within
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
-from scaler.kube.lease import notes_of, spec_of, uid_of, with_notes
-from scaler.kube.metadata import version_of
+from scaler.kube.metadata import notes_of, spec_of, uid_of, version_of, with_notes
 from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
 
 LONGEST_LEASE = 60.0
@@ -50,14 +49,11 @@ class LeadershipLost(Exception):  # noqa: N818 - no error of the code: another r
 class LeaseTiming(msgspec.Struct, frozen=True):
     """Seconds. `duration - renew_deadline` is the margin for clocks that drift and for requests that linger."""
 
-    duration: float = 8.0
-    renew_deadline: float = 5.0
-    retry: float = 1.0
-    out_of_touch: float = 120.0
+    duration: float
+    renew_deadline: float
+    retry: float
+    out_of_touch: float
     """Seconds without a sign of a resource that decisions need."""
-
-
-DEFAULT_TIMING = LeaseTiming()
 
 
 @dataclass(eq=False)
@@ -73,7 +69,7 @@ class Election:
     name: str
     identity: str
     rng: random.Random
-    timing: LeaseTiming = DEFAULT_TIMING
+    timing: LeaseTiming
     marks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     seen_until: Callable[[], float] = lambda: math.inf
 
@@ -359,8 +355,7 @@ class Election:
         kept = {key: old[key] for key in ("uid", "resourceVersion") if key in old}
         marked = {part: {**(old.get(part) or {}), **self.marks.get(part, {})} for part in ("labels", "annotations")}
         metadata = {"name": self.name, "namespace": self.namespace, **kept, **marked}
-        lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
-        return with_notes(lease, {**_NOTES, **notes})
+        return with_notes(LEASES.object(metadata, spec=spec), {**_NOTES, **notes})
 
     async def _send(self, body: Object) -> Object:
         if self._lease is None:

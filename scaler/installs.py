@@ -19,7 +19,7 @@ import structlog
 
 from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object, within
 from scaler.kube.errors import KubeError
-from scaler.kube.lease import notes_of, spec_of, uid_of
+from scaler.kube.metadata import notes_of, spec_of, uid_of
 from scaler.names import GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 
 EVERYTHING = "*"

@@ -21,7 +21,7 @@ from scaler.names import RELEASED_BY
 from scaler.sim.cluster import SimCluster
 
 NS, NAME = "kube-system", "scaler"
-TIMING = LeaseTiming(duration=2.5, renew_deadline=2.0, retry=0.1)
+TIMING = LeaseTiming(duration=2.5, renew_deadline=2.0, retry=0.1, out_of_touch=120.0)
 SHORT, LONG = 3.0, 9.0
 """Seconds: a pause beyond the deadline, and one beyond patience and deadline."""
 

@@ -224,9 +224,6 @@ def to_keep(smallest: Ratio, running: Sequence[Runs]) -> frozenset[str]:
 
 def budget(namespace: str, name: str) -> Object:
     """The PodDisruptionBudget: no eviction of pods with the label."""
-    return {
-        "apiVersion": DISRUPTION_BUDGETS.api_version,
-        "kind": DISRUPTION_BUDGETS.kind,
-        "metadata": {"namespace": namespace, "name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
-        "spec": {"minAvailable": ALL_OF_THEM, "selector": {"matchLabels": {KEEP_LABEL: "true"}}},
-    }
+    metadata = {"namespace": namespace, "name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}
+    spec = {"minAvailable": ALL_OF_THEM, "selector": {"matchLabels": {KEEP_LABEL: "true"}}}
+    return DISRUPTION_BUDGETS.object(metadata, spec=spec)

@@ -43,6 +43,10 @@ class Resource(msgspec.Struct, frozen=True):
         """The name with its group, as in the names of CustomResourceDefinitions: pods, ascendjobs.mindxdl.gitee.com."""
         return f"{self.plural}.{self.group}".rstrip(".")
 
+    def object(self, metadata: Object, **fields: Any) -> Object:
+        """An object of this type."""
+        return {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata, **fields}
+
 
 PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")

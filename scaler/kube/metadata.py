@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -114,3 +114,23 @@ def shortened(text: str, limit: int) -> str:
 def digest(text: str) -> str:
     """16 hex digits of its SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def spec_of(obj: dict[str, Any] | None) -> dict[str, Any]:
+    """The spec of a decoded object (a Lease); empty for a missing one."""
+    return (obj or {}).get("spec") or {}
+
+
+def uid_of(obj: dict[str, Any] | None) -> str:
+    return str((obj or {}).get("metadata", {}).get("uid", ""))
+
+
+def notes_of(obj: dict[str, Any] | None) -> dict[str, str]:
+    """Its annotations."""
+    return (obj or {}).get("metadata", {}).get("annotations") or {}
+
+
+def with_notes(obj: dict[str, Any], notes: Mapping[str, str | None]) -> dict[str, Any]:
+    """A copy with these annotations; None removes one."""
+    kept = {key: value for key, value in {**notes_of(obj), **notes}.items() if value is not None}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": kept}}

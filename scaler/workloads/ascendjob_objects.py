@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scaler.kube.api import POD_GROUPS, PODS, SERVICES, Object
+from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object
 from scaler.names import JOB_ID_LABEL, LAST_APPLIED, POD_GROUP, ROUNDS_ANNOTATION
 from scaler.rules.jobspec import CONTAINER, LEADER, WORKER, read_replicas
 from scaler.rules.values import as_list, as_text, at
@@ -46,13 +46,8 @@ def pod_group(job: Job, obj: Object) -> Object:
         labels["process-recover-enable"] = "on"
     for name in NOT_COPIED:
         annotations.pop(name, None)
-    return {
-        "apiVersion": POD_GROUPS.api_version,
-        "kind": POD_GROUPS.kind,
-        "metadata": {**_metadata(job, job.pod_group), "labels": labels}
-        | ({"annotations": annotations} if annotations else {}),
-        "spec": spec,
-    }
+    metadata = {**_metadata(job, job.pod_group), "labels": labels}
+    return POD_GROUPS.object(metadata | ({"annotations": annotations} if annotations else {}), spec=spec)
 
 
 def service(job: Job, obj: Object) -> Object:
@@ -62,25 +57,19 @@ def service(job: Job, obj: Object) -> Object:
         {"name": port.get("name", ""), "port": port.get("containerPort"), "targetPort": port.get("containerPort")}
         for port in _leader_ports(_ascend(_template(obj, LEADER)))
     ]
-    return {
-        "apiVersion": SERVICES.api_version,
-        "kind": SERVICES.kind,
-        "metadata": {**_metadata(job, job.leader), "labels": labels},
-        "spec": {"type": "ClusterIP", "selector": labels, "ports": ports},
-    }
+    metadata = {**_metadata(job, job.leader), "labels": labels}
+    return SERVICES.object(metadata, spec={"type": "ClusterIP", "selector": labels, "ports": ports})
 
 
 def pods(job: Job, obj: Object, clusterd: str) -> dict[str, Object]:
     """All pods of the instance by name. `clusterd` is the address of ClusterD's gRPC service."""
     replicas = read_replicas(obj)
-    # All pods get the job's scheduler; if any template names a scheduler, no pod is changed.
-    named = any(at(_template(obj, kind), "spec").get("schedulerName") for kind in replicas)
-    scheduler = "" if named else as_text(at(obj, "spec").get("schedulerName")) or "volcano"
     places = [(kind, index) for kind, number in replicas.items() for index in range(number)]
     made = [_pod(job, obj, kind, index, clusterd) for kind, index in places]
-    for pod in made:
-        if scheduler:
-            pod["spec"].setdefault("schedulerName", scheduler)
+    # All pods get the job's scheduler; if any template names a scheduler, no pod is changed.
+    if not any(at(_template(obj, kind), "spec").get("schedulerName") for kind in replicas):
+        for pod in made:
+            pod["spec"].setdefault("schedulerName", as_text(at(obj, "spec").get("schedulerName")) or "volcano")
     return {pod["metadata"]["name"]: pod for pod in made}
 
 
@@ -103,7 +92,7 @@ def _pod(job: Job, obj: Object, kind: str, index: int, clusterd: str) -> Object:
     metadata = {**_metadata(job, f"{job.name}-{kind.lower()}-{index}"), "labels": labels, "annotations": annotations}
     if meta.get("finalizers"):
         metadata["finalizers"] = meta["finalizers"]
-    return {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": metadata, "spec": spec}
+    return PODS.object(metadata, spec=spec)
 
 
 def _leader_computes(obj: Object) -> bool:
@@ -146,14 +135,8 @@ def _identity_labels(job: str, kind: str, index: int) -> dict[str, str]:
 
 
 def _metadata(job: Job, name: str) -> dict[str, Any]:
-    owner = {
-        "apiVersion": "mindxdl.gitee.com/v1",
-        "kind": "AscendJob",
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    flags = {"controller": True, "blockOwnerDeletion": True}
+    owner = {"apiVersion": ASCEND_JOBS.api_version, "kind": ASCEND_JOBS.kind, "name": job.name, "uid": job.uid, **flags}
     return {"name": name, "namespace": job.namespace, "ownerReferences": [owner]}
 
 

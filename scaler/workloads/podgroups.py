@@ -41,14 +41,9 @@ def own_pod_group_name(instance: str, uid: str) -> str:
 
 
 def own_pod_group(
-    name: str,
-    membership: Membership,
-    pod: Object,
-    *,
-    size: int,
-    leader_first: bool = False,
+    name: str, membership: Membership, pod: Object, *, size: int, leader_first: bool = False,
     others: Sequence[tuple[str, str]] = (),
-) -> Object:
+) -> Object:  # fmt: skip
     """The PodGroup for the `size` pods of an instance. `pod` is the first of them (its leader, if it has one) as the
     API server returns it; the other pods count as requesting the same. `others` are names and uids of those that exist
     already: Kubernetes deletes the PodGroup with the last of all these pods."""
@@ -57,25 +52,18 @@ def own_pod_group(
     members = 1 if leader_first else max(size, 1)
     named = {"queue": annotations.get(QUEUE), "priorityClassName": spec.get("priorityClassName")}
     ours = {MIN_AVAILABLE: str(members), INSTANCE: membership.name}
-    return {
-        "apiVersion": POD_GROUPS.api_version,
-        "kind": POD_GROUPS.kind,
-        "metadata": {
-            "name": name,
-            "namespace": meta.get("namespace"),
-            "ownerReferences": [
-                owner_reference(meta.get("name"), meta.get("uid"), first=True),
-                *(owner_reference(other, uid) for other, uid in others),
-            ],
-            "labels": _copied(at(meta, "labels"), _LABELS),
-            "annotations": _copied(annotations, _ANNOTATIONS) | ours,
-        },
-        "spec": {
-            "minMember": members,
-            "minResources": amounts_together([(spec, max(size, 1))]),
-            **{field: value for field, value in named.items() if as_text(value)},
-        },
+    first = owner_reference(meta.get("name"), meta.get("uid"), first=True)
+    metadata = {
+        "name": name,
+        "namespace": meta.get("namespace"),
+        "ownerReferences": [first, *(owner_reference(other, uid) for other, uid in others)],
+        "labels": _copied(at(meta, "labels"), _LABELS),
+        "annotations": _copied(annotations, _ANNOTATIONS) | ours,
     }
+    size_of_all = {"minMember": members, "minResources": amounts_together([(spec, max(size, 1))])}
+    return POD_GROUPS.object(
+        metadata, spec=size_of_all | {field: value for field, value in named.items() if as_text(value)}
+    )
 
 
 def owner_reference(name: Any, uid: Any, *, first: bool = False) -> Object:

@@ -10,7 +10,7 @@ import msgspec
 from scaler.clock import seconds_of
 from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object
 from scaler.kube.errors import ForbiddenError, KubeError
-from scaler.kube.lease import notes_of, spec_of
+from scaler.kube.metadata import notes_of, spec_of
 from scaler.names import BLIND_SINCE, GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.values import as_text
 
