@@ -128,9 +128,8 @@ class App:
             on_write=lambda verb, resource, outcome: self.metrics.write(verb, resource.plural, outcome),
         )
         self.controller, self.reporter = self._deciding(observer)
-        self.rank_tables = RankTableReconciler(
-            self.writer, self.state.tables, clock, elsewhere=lambda: not self.mode.makes_pods
-        )
+        tables = self.state.tables
+        self.rank_tables = RankTableReconciler(self.writer, tables, clock, elsewhere=lambda: not self.mode.makes_pods)
         self.budgets = self._budgets() if self.beside else None
         self.certificate = self._certificate() if settings.webhook_port else None
         self._in_touch = True
@@ -257,10 +256,7 @@ class App:
             beside = [self.reporter.run(), self._resync()]
             if not self._watches:
                 beside += [self.rank_tables.run(), self.installs.follow()]
-            if self.budgets is not None:
-                beside.append(self.budgets.run())
-            if self.notes is not None:
-                beside.append(self.notes.run())
+            beside += [part.run() for part in (self.budgets, self.notes) if part is not None]
             if self.certificate is not None:
                 beside.append(self.certificate.run_as_leader())
             background = [tasks.create_task(work) for work in beside]

@@ -245,9 +245,8 @@ class Controller:
             self._failures += 1
             self.metrics.decisions_failed.inc()
             self._decision_cache = DecisionCache()
-            nodes = len(world.nodes.nodes) if world.nodes is not None else 0
+            of = {"services": len(world.services), "nodes": len(world.nodes.nodes) if world.nodes else 0}
             # Not as an exception: with the locals of every frame, printing a world of thousands takes seconds.
-            of = {"services": len(world.services), "nodes": nodes}
             _log.error("decision failed", **of, tried_again_after=delay, traceback=traceback.format_exc())
             asyncio.get_running_loop().call_later(delay, self.queue.wake)
             return None

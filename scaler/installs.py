@@ -94,15 +94,13 @@ class Installs:
         end = now() + min(longest, LONGEST) + MARGIN
         _log.warning("another install governs the same", **self._words(first[0]), waits=round(end - now()))
         alive: list[dict[str, Any]] | None = None  # not known yet
-        while now() < end:
+        while now() < end and not any(other["older"] for other in alive or ()):
             await asyncio.sleep(POLL)
             with suppress(KubeError):
                 found = await self._others(scopes)
                 if not found:
                     return
                 alive = [other for other in found if known.get(uid_of(other)) != spec_of(other).get("renewTime")]
-            if any(other["older"] for other in alive or ()):
-                break
         if alive or alive is None:  # otherwise none of the Leases is renewed
             raise OverlapError(
                 "another install governs {both} as well: Lease {lease}, held by {holder}; give each install namespaces "

@@ -39,7 +39,8 @@ for a percentage or `maxUnavailable` Kubernetes needs the scale subresource of t
 the budget would allow no eviction either, but because of an error."""
 INTERVAL = 1.0
 """Seconds between two updates of the labels of one service."""
-PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 8, 2
+MOST, MOST_OF_ONE = 8, 2
+"""Writes at the same time: in all, and in one namespace."""
 PATIENCE = 30.0
 """Seconds for the first list of the budgets; after that a warning is logged."""
 AGAIN = 300.0
@@ -48,14 +49,12 @@ _log = structlog.get_logger("budgets")
 
 
 class Runs(NamedTuple):
-    """A running instance."""
+    """A running instance: whether none of its nodes is cordoned, and whether all of its pods have the label already."""
 
     uid: str
     group: str
     settled: bool
-    """None of its nodes is cordoned."""
     kept: bool
-    """All of its pods have the label already."""
 
 
 class Budgets:
@@ -69,11 +68,7 @@ class Budgets:
         self._policy, self._name, self._now = policy, name, now
         self._acts, self._watched = acts, watched
         self._outbox: Outbox[ServiceKey] = Outbox(
-            self._keep,
-            interval=INTERVAL,
-            most=PARALLEL_WRITES,
-            most_of_one=PARALLEL_WRITES_OF_ONE,
-            namespace_of=lambda key: key.namespace,
+            self._keep, interval=INTERVAL, most=MOST, most_of_one=MOST_OF_ONE, namespace_of=lambda key: key.namespace
         )
         self._running = False
         self._cordoned: set[str] = set()
@@ -177,14 +172,12 @@ class Budgets:
             if pod.uid in before:
                 found[pod.uid] = before[pod.uid]
                 continue
-            try:
+            with suppress(NotFoundError):
                 labels = at(await self._writer.get(PODS, pod.namespace, pod.name), "metadata", "labels")
-            except NotFoundError:
-                continue
-            found[pod.uid] = next((other.name for other in others if other.covers(labels)), "")
-            if found[pod.uid]:
-                words = "a pod of a minimum is left to another budget"
-                _log.info(words, namespace=pod.namespace, pod=pod.name, budget=found[pod.uid])
+                found[pod.uid] = next((other.name for other in others if other.covers(labels)), "")
+                if found[pod.uid]:
+                    words = "a pod of a minimum is left to another budget"
+                    _log.info(words, namespace=pod.namespace, pod=pod.name, budget=found[pod.uid])
         self._covered[key] = found
         return found
 

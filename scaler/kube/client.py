@@ -84,7 +84,11 @@ class HttpKubeApi:
         while True:  # a page may have fewer objects than its limit, so that large ones do not take all memory
             size = min(limit, self._page_sizes.get(resource, limit))
             selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-            part = {"limit": size, "continue": continue_token, "resourceVersion": resource_version}
+            part: dict[str, str | int] = {
+                "limit": size,
+                "continue": continue_token,
+                "resourceVersion": resource_version,
+            }
             query = query_of({**selectors, **part})
             longest = 0 if not size else MOST_PAGE if size > 1 else LONGEST_LINE
             try:

@@ -164,20 +164,14 @@ def membership_of(pod: LabelledMetadata) -> Membership | None:
     known = ((kind, found) for kind, of_kind in KINDS.items() if (found := of_kind(pod)) is not None)
     kind, found = next(known, (PLAIN, _single(pod)))
     size, named = number_in(pod.annotations.get(INSTANCE_SIZE, "")), pod.annotations.get(INSTANCE, "")
+    noted: dict[str, Any] = {}
     if 0 < len(named) <= LONGEST_NAME:  # name of an instance within its service and group
         instance = identity("pods", pod.namespace, labels.job_id, labels.group, named)
-        found = msgspec.structs.replace(
-            found, instance=instance, name=named, size=size or 1, mortal=False, shares_pod_group=True
-        )
+        noted = {"instance": instance, "name": named, "size": size or 1, "mortal": False, "shares_pod_group": True}
     elif size and found.size != 1:  # a size alone does not join a pod with others
-        found = msgspec.structs.replace(found, size=size)
-    return msgspec.structs.replace(
-        found,
-        kind=kind,
-        key=ServiceKey(pod.namespace, labels.rule, labels.job_id),
-        group=labels.group or None,
-        label_problem=labels.problem,
-    )
+        noted = {"size": size}
+    key, group = ServiceKey(pod.namespace, labels.rule, labels.job_id), labels.group or None
+    return msgspec.structs.replace(found, kind=kind, key=key, group=group, label_problem=labels.problem, **noted)
 
 
 def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
@@ -206,14 +200,9 @@ def holding_impossible(found: Membership, pod_group: str, min_member: int, size:
 
 
 def _single(
-    pod: LabelledMetadata,
-    instance: str = "",
-    *,
-    mortal: bool = True,
-    maker: str = "",
-    revision: str = "",
+    pod: LabelledMetadata, instance: str = "", *, mortal: bool = True, maker: str = "", revision: str = "",
     described_by: tuple[OwnerName, ...] = (),
-) -> Membership:
+) -> Membership:  # fmt: skip
     """A pod that is the whole instance. Volcano puts all pods of one owner into one PodGroup."""
     return Membership(instance or pod.uid, pod.name, 1, mortal, maker, revision, described_by, shares_pod_group=True)
 
@@ -282,14 +271,10 @@ def _revision(kind: str, meta: LabelledMetadata, created: float) -> tuple[str, s
 
 def _size(kind: str, labels: Mapping[str, str], spec: _OwnerSpec) -> Any:
     """The pods per instance in the spec of this kind; None where the spec has no such number."""
-    match kind:
-        case "LeaderWorkerSet":
-            return spec.leader_worker_template and spec.leader_worker_template.size
-        case "PodSet":
-            return spec.pod_group_size
-        case "Deployment" | "ReplicaSet":
-            return spec.replicas
-        case "StatefulSet" if not labels.get(LWS + "name"):
-            # The StatefulSets of a LeaderWorkerSet count groups or workers, not the pods of an instance.
-            return spec.replicas
-    return None
+    if kind == "LeaderWorkerSet":
+        return spec.leader_worker_template and spec.leader_worker_template.size
+    if kind == "PodSet":
+        return spec.pod_group_size
+    # The StatefulSets of a LeaderWorkerSet count groups or workers, not the pods of an instance.
+    of_lws = kind == "StatefulSet" and labels.get(LWS + "name")
+    return spec.replicas if kind in ("Deployment", "ReplicaSet", "StatefulSet") and not of_lws else None
