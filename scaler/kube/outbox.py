@@ -95,8 +95,7 @@ class Outbox(Generic[K]):
         except KubeError as error:
             pause = self._backoff(key, error.retry_after)
             _log.warning("report not written", what=str(key), error=str(error), retry_in=pause)
-        except Exception:
-            # A bug in one report must not stop the others; the log shows it.
+        except Exception:  # a bug in one report must not stop the others
             pause = self._backoff(key, None)
             _log.exception("report failed", what=str(key), retry_in=pause)
         finally:

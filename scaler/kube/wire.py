@@ -172,10 +172,9 @@ async def cut_off(data: bytes) -> bytes:
 def decode_object(data: bytes) -> Object:
     """One object. UnknownOutcomeError when the answer is no object."""
     try:
-        found: Object = _decoder(Object).decode(data)
+        return dict(_decoder(Object).decode(data))
     except _UNREADABLE as error:
         raise UnknownOutcomeError(f"the answer is not an object: {error}") from None
-    return found
 
 
 class EventDecoder(Generic[T]):
@@ -188,8 +187,7 @@ class EventDecoder(Generic[T]):
         """One line; `refused` names an object that cannot be decoded. An ERROR event is raised as its error."""
         try:
             event = self._decode(line)
-            type_ = _OBJECT_EVENTS.get(event.type)
-            if type_ is not None:
+            if (type_ := _OBJECT_EVENTS.get(event.type)) is not None:
                 return WatchEvent(type_, event.object, _version_of(event.object, line))
         except RecursionError:
             return _decode_other(await cut_off(line), TOO_DEEP)
@@ -232,10 +230,9 @@ def _version_of(found: Any, line: bytes) -> str:
 def identified(raw: Any, why: object) -> Refused:
     """The identity of an object, as far as it is readable."""
     try:
-        found: _Identified = _decoder(_Identified).decode(raw)
+        return refused_of(_decoder(_Identified).decode(raw).metadata, why)
     except _UNREADABLE:
         return Refused(in_words(why))
-    return refused_of(found.metadata, why)
 
 
 def in_words(why: object) -> str:

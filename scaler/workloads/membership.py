@@ -103,15 +103,12 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 def said_by_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a Job that come from its metadata, for every kind of job."""
-    name, uid = as_text(meta.get("name")), as_text(meta.get("uid"))
-    return {
-        "namespace": as_text(meta.get("namespace")),
-        "name": name,
-        "uid": uid,
+    texts = {field: as_text(meta.get(field)) for field in ("namespace", "name", "uid")}
+    return texts | {
         "created": seconds_of(as_text(meta.get("creationTimestamp"))),
         "generation": as_count(meta.get("generation")),
         "deleting": bool(meta.get("deletionTimestamp")),
-        "pod_group": f"{name}-{uid}",
+        "pod_group": f"{texts['name']}-{texts['uid']}",
     }
 
 

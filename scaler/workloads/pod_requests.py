@@ -186,7 +186,7 @@ def _size(spec: Mapping[str, Any]) -> int:
 
 
 def amounts_of(container: Mapping[str, Any]) -> dict[str, Any]:
-    """The quantities that a container requests; a missing request is replaced by its limit."""
+    """As `Resources.amounts`, of a container of any shape."""
     return {**at(container, "resources", "limits"), **at(container, "resources", "requests")}
 
 
@@ -209,14 +209,9 @@ def _where(spec: Mapping[str, Any], *, opaque: bool) -> Where:
         tolerations.add(Toleration(key, operator or "Equal", value, effect))
     named = as_text(spec.get("nodeName"))
     pairs = {(key, value) for key, value in selector.items() if isinstance(value, str)}
-    return _shared(
-        Where(
-            selector=tuple(sorted(pairs | ({(NODE_NAME, named)} if named else set()))),
-            affinity=terms,
-            tolerations=tuple(sorted(tolerations)),
-            opaque=opaque or not read or len(pairs) < len(selector),
-        )
-    )
+    opaque = opaque or not read or len(pairs) < len(selector)
+    chosen = sorted(pairs | ({(NODE_NAME, named)} if named else set()))
+    return _shared(Where(selector=tuple(chosen), affinity=terms, tolerations=tuple(sorted(tolerations)), opaque=opaque))
 
 
 def _affinity(required: Any) -> tuple[tuple[tuple[Requirement, ...], ...], bool]:

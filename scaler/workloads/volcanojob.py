@@ -43,15 +43,7 @@ def read_volcano_job(obj: Object) -> Job:
     meta, spec, status = (at(obj, part) for part in ("metadata", "spec", "status"))
     state = at(status, "state")
     namespace, name = as_text(meta.get("namespace")), as_text(meta.get("name"))
-    tasks = [
-        _Task(
-            as_text(task.get("name"))[:LONGEST_NAME] or f"default{index}",
-            as_count(task.get("replicas")),
-            at(task, "template", "metadata", "labels"),
-            [at(policy) for policy in as_list(task.get("policies"))],
-        )
-        for index, task in enumerate(map(at, as_list(spec.get("tasks"))))
-    ]
+    tasks = [_task(index, at(task)) for index, task in enumerate(as_list(spec.get("tasks")))]
     few = sum(task.replicas for task in tasks) <= MAX_PODS
     replicas = tuple((f"{name}-{task.name}-", task.replicas) for task in tasks) if few else ()
     written = next((task.labels for task in tasks if RULE_LABEL in task.labels), at(meta, "labels"))
@@ -73,19 +65,27 @@ def read_volcano_job(obj: Object) -> Job:
     )
 
 
+def _task(index: int, task: Mapping[str, Any]) -> _Task:
+    name = as_text(task.get("name"))[:LONGEST_NAME] or f"default{index}"
+    policies = [at(policy) for policy in as_list(task.get("policies"))]
+    return _Task(name, as_count(task.get("replicas")), at(task, "template", "metadata", "labels"), policies)
+
+
 def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
     """Why the job cannot be held as one instance, in terms of its manifest."""
     pods = sum(task.replicas for task in tasks)
     if pods > MAX_PODS:
         yield f"InvalidReplicas: its tasks have {pods} pods together; an instance has at most {MAX_PODS}"
     first = next((task for task in tasks if RULE_LABEL in task.labels), None)
-    if first is None and RULE_LABEL in at(meta, "labels"):
-        yield (
-            "LabelsNotOnTasks: the labels are on the job itself, which does not pass them on to its pods; put "
-            f"{', '.join(_LABELS)} into metadata.labels of every task's template"
-        )
-    for task, name in itertools.product(tasks if first is not None else (), _LABELS):
-        if first is not None and task.labels.get(name) != first.labels.get(name):
+    if first is None:
+        if RULE_LABEL in at(meta, "labels"):
+            yield (
+                "LabelsNotOnTasks: the labels are on the job itself, which does not pass them on to its pods; put "
+                f"{', '.join(_LABELS)} into metadata.labels of every task's template"
+            )
+        return
+    for task, name in itertools.product(tasks, _LABELS):
+        if task.labels.get(name) != first.labels.get(name):
             yield (
                 f"TasksDisagree: label {name} is {shown(task.labels.get(name))} in task {task.name} and "
                 f"{shown(first.labels.get(name))} in task {first.name}; write the same into both templates"
