@@ -42,15 +42,22 @@ class GarbageCollector(StandInController):
 
     async def reconcile(self) -> None:
         found = [(resource, obj) for resource in WATCHED for obj in self.mirror.all(resource)]
+        staying = {objects.uid(obj) for _, obj in found if not objects.terminating(obj)}
+        due = [
+            (resource, obj) for resource, obj in found
+            if objects.terminating(obj) or any(owner["uid"] not in staying for owner in _owners(obj))
+        ]  # fmt: skip
+        if not due:
+            return
         self._entries = {objects.uid(obj): (resource, obj) for resource, obj in found}
         self._dependents = defaultdict(list)
         for resource, obj in found:
             for owner in _owners(obj):
                 self._dependents[owner["uid"]].append((resource, obj))
-        for resource, obj in found:
+        for resource, obj in due:
             if objects.terminating(obj):
                 await self._finish(resource, obj)
-            elif _owners(obj):
+            else:
                 await self._collect(resource, obj)
 
     async def _collect(self, resource: Resource, obj: Object) -> None:
