@@ -25,12 +25,9 @@ from scaler.rules.rule import ALL, CountsFrom, Ratio, Rule, RuleOptions
 from tests.builders import NOW, SIZE, instance
 
 LETTERS = "pde"
-TIMES = (0.0, 0.0, 0.0, 0.0, NOW - 1000, NOW - 60, NOW - 59, NOW - 30, NOW - 29, NOW)
-
-
-ALL_GATED = {"pods": SIZE, "gated": SIZE} | dict.fromkeys(
-    ("bound", "running", "ready", "ended", "crashing", "faulty"), 0
-)
+ALL_GATED = {
+    "pods": SIZE, "gated": SIZE, "bound": 0, "running": 0, "ready": 0, "ended": 0, "crashing": 0, "faulty": 0,
+}  # fmt: skip
 
 
 @st.composite
@@ -80,12 +77,13 @@ def instances(draw: st.DrawFn, number: int) -> Instance:
     if draw(st.integers(0, 2)) == 0:
         shape |= draw(pods())
     if draw(st.integers(0, 11)) == 0:
-        shape |= draw(oddities())
+        shape |= draw(oddities)
     if draw(st.integers(0, 2)) == 0:
         shape |= draw(made_by_others())
     shape["leftovers"] = shape.get("pods", 0) > 0 or draw(st.integers(0, 4)) == 0
     one = instance(f"{letter}{number}", draw(st.sampled_from(State)), **shape)
-    waits = one.pods > one.gated + one.bound  # only what waits for the scheduler can be in the wrong PodGroup
+    # Only what others make and what waits for the scheduler can be in the wrong PodGroup.
+    waits = one.pods > one.gated + one.bound
     return msgspec.structs.replace(one, misplaced=one.misplaced and waits)
 
 
@@ -106,54 +104,36 @@ def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
     } | draw(st.sampled_from(({}, {}, ALL_GATED)))
 
 
-def oddities() -> st.SearchStrategy[dict[str, Any]]:
-    return st.sampled_from(
-        (
-            {"group": None, "label_problem": Reason.GROUP_LABEL_MISSING},
-            {"label_problem": Reason.JOB_ID_MISSING},
-            {"label_problem": Reason.NOT_SERVED},
-            {"group": "nobody"},
-            {"faults": ("InvalidSpecs: spec.replicaSpecs is not set",), "expected": 0},
-            {"name_taken": "Pod p0-master-0"},
-            {"stripped": True},
-            {"misplaced": True},
-            {"owner_deleting": True},
-            {"restarts": 3},
-            {"generation": 2},
-        )
+oddities = st.sampled_from(
+    (
+        {"group": None, "label_problem": Reason.GROUP_LABEL_MISSING}, {"label_problem": Reason.JOB_ID_MISSING},
+        {"label_problem": Reason.NOT_SERVED}, {"group": "nobody"}, {"name_taken": "Pod p0-master-0"},
+        {"faults": ("InvalidSpecs: spec.replicaSpecs is not set",), "expected": 0}, {"stripped": True},
+        {"owner_deleting": True}, {"restarts": 3}, {"generation": 2},
     )
+)  # fmt: skip
 
 
-def memories() -> st.SearchStrategy[InstanceMemory]:
-    times = st.sampled_from(TIMES)
-    refusals = st.fixed_dictionaries(
-        {
-            "refused": st.sampled_from(("", "", "exceeded quota")),
-            "refused_until": st.sampled_from((NOW - 1, NOW + 20)),
-            "refused_times": st.just(1),
-            "refused_generation": st.sampled_from((0, 2)),
-        }
-    )
-    others = st.fixed_dictionaries(
-        {
-            "broken_since": times,
-            "restarts": st.sampled_from((-1, 0, 3)),
-            "restarted_at": times,
-            "revoked": st.sampled_from(("", "", "group1")),
-            "bound_since": st.sampled_from((0.0, 0.0, NOW - 1799, NOW - 1800)),
-            "ran": st.booleans(),
-            "turns": st.sampled_from((Turns.NONE, Turns.NONE, *Turns)),
-        }
-    )
-    return st.builds(lambda a, b: InstanceMemory(**a, **b), refusals, others)
-
-
-def options() -> st.SearchStrategy[RuleOptions]:
-    return st.builds(
-        RuleOptions,
-        paused=st.sampled_from((False,) * 7 + (True,)),
-        counts_from=st.sampled_from((CountsFrom.RUNNING, *CountsFrom)),
-    )
+times = st.sampled_from((0.0, 0.0, 0.0, 0.0, NOW - 1000, NOW - 60, NOW - 59, NOW - 30, NOW - 29, NOW))
+memories = st.builds(
+    InstanceMemory,
+    broken_since=times,
+    restarts=st.sampled_from((-1, 0, 3)),
+    restarted_at=times,
+    revoked=st.sampled_from(("", "", "group1")),
+    bound_since=st.sampled_from((0.0, 0.0, NOW - 1799, NOW - 1800)),
+    ran=st.booleans(),
+    turns=st.sampled_from((Turns.NONE, Turns.NONE, *Turns)),
+    refused=st.sampled_from(("", "", "exceeded quota")),
+    refused_until=st.sampled_from((NOW - 1, NOW + 20)),
+    refused_times=st.just(1),
+    refused_generation=st.sampled_from((0, 2)),
+)
+options = st.builds(
+    RuleOptions,
+    paused=st.sampled_from((False,) * 7 + (True,)),
+    counts_from=st.sampled_from((CountsFrom.RUNNING, *CountsFrom)),
+)
 
 
 @st.composite
@@ -169,7 +149,7 @@ def worlds(draw: st.DrawFn) -> World:
         key=ServiceKey("default", "rule" if named else "", "mindie"),
         instances=found,
         rule=draw(rules()) if ruled else None,
-        options=draw(options()) if named else RuleOptions(),
+        options=draw(options) if named else RuleOptions(),
         problem=RuleProblem(problem, "no such ConfigMap") if problem else None,
         replicas=draw(st.sampled_from((ALL,) * 7 + tuple(range(7)))),
         assumed=draw(st.integers(0, 19)) == 0,
@@ -177,7 +157,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(
         now=NOW,
         services=(seen,),
-        memory=Memory({str(seen.key): ServiceMemory(instances={one.uid: draw(memories()) for one in remembered})}),
+        memory=Memory({str(seen.key): ServiceMemory(instances={one.uid: draw(memories) for one in remembered})}),
         policy=Policy(
             revoke=draw(st.sampled_from((True, True, True, False))),
             restart_reserve=draw(st.sampled_from((-1, -1, 0, 2))),

@@ -1,10 +1,13 @@
-"""What a case gets: a KubeApi, a namespace of its own, and small builders. Knows no implementation."""
+"""What a case gets: a KubeApi, a namespace of its own, and small builders; and how one case is judged. Knows no
+implementation."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,6 +16,7 @@ import pytest
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
+    NAMESPACES,
     NODES,
     PODS,
     EventType,
@@ -28,6 +32,7 @@ from tests.jobs import manifest
 Case: TypeAlias = "Callable[[Cluster], Awaitable[None]]"
 
 CASES: list[Case] = []
+_NUMBERS = itertools.count(1)
 PATIENCE_SECONDS = 60.0
 """A real garbage collector takes half a minute to learn of a new kind."""
 
@@ -114,3 +119,30 @@ async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> Non
                 return
             await asyncio.sleep(0.1)
     pytest.fail(f"did not happen: {what}")
+
+
+async def judge_real(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:
+    """One case against an API server, of Kubernetes 1.`minor`, that has a controller manager."""
+
+    async def in_quiet(cluster: Cluster) -> None:
+        """A real controller manager puts a ConfigMap into every new namespace, which must not come in between."""
+
+        async def arrived() -> bool:
+            return bool((await kube.list(CONFIG_MAPS, cluster.namespace)).items)
+
+        await eventually(arrived, "the namespace is furnished")
+        await case(cluster)
+
+    return await judge(in_quiet, kube, compact, minor)
+
+
+async def judge(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:
+    cluster = Cluster(kube, f"case-{os.getpid()}-{next(_NUMBERS)}", compact, minor)
+    await kube.create(NAMESPACES, None, manifest(NAMESPACES, cluster.namespace))
+    try:
+        await case(cluster)
+        return True
+    finally:
+        for resource, name in (*cluster.made, (NAMESPACES, cluster.namespace)):
+            with suppress(KubeError):
+                await kube.delete(resource, None, name)

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from tests.conformance import applying, custom, deleting, listing, objects, patching, pods, scaling, watching
-from tests.conformance.harness import CASES, Case
-from tests.conformance.implementations import judge_real
+from tests.conformance.harness import CASES, Case, judge_real
 from tests.control_plane.plane import ControlPlane
 
 pytestmark = pytest.mark.every_kubernetes

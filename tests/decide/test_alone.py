@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from scaler.decide.decide import decide
 from scaler.decide.world import Service
-from tests.builders import doings, on_nodes, world
-from tests.decide.story import Story
+from tests.builders import Story, doings, on_nodes, world
 
 
 def done(*services: Service, nodes: str) -> dict[str, str]:

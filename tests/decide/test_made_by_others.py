@@ -25,8 +25,7 @@ from scaler.decide.world import (
     State,
     World,
 )
-from tests.builders import NOW, on_nodes, others, plan, remembering, service, world
-from tests.decide.story import Story
+from tests.builders import NOW, Story, on_nodes, others, plan, remembering, service, world
 
 
 def decided(ratios: str, *found: Instance, **changes: Any) -> Plan:

@@ -9,8 +9,7 @@ import pytest
 from scaler.decide.decide import decide
 from scaler.decide.world import Preempt, Reason, Service
 from scaler.rules.rule import RuleOptions, Trade
-from tests.builders import doings, on_nodes, reasons, world
-from tests.decide.story import Story
+from tests.builders import Story, doings, on_nodes, reasons, world
 
 LADDER = "4P2D > 2P2D > 1P1D"
 LATER = 10_000.0

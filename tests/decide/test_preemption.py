@@ -11,8 +11,7 @@ from scaler.decide.decide import decide
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
 from scaler.decide.world import Evict, Preempt, Reason, Service
 from scaler.rules.rule import RuleOptions, Trade
-from tests.builders import doings, on_nodes, reasons, world
-from tests.decide.story import Story
+from tests.builders import Story, doings, on_nodes, reasons, world
 
 EQUAL, NEVER = Preempt.EQUAL_OR_HIGHER, Preempt.NEVER
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from scaler.decide.world import Service
-from tests.builders import on_nodes
-from tests.decide.story import Story
+from tests.builders import Story, on_nodes
 
 SCATTERED = "a:8x4, a0 used 4, a1 used 4, a2 used 4, a3 used 4"
 

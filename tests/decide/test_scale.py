@@ -21,6 +21,7 @@ from tests.builders import (
     GROUPS,
     NOW,
     SIZE,
+    Story,
     doings,
     instance,
     on_nodes,
@@ -34,7 +35,6 @@ from tests.builders import (
     with_instance,
     world,
 )
-from tests.decide.story import Story
 from tests.strategies import rules
 
 LADDER = "3P3D > 2P1D > 1P1D"

@@ -8,8 +8,7 @@ import pytest
 from scaler.decide.decide import decide
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
 from scaler.decide.world import Service
-from tests.builders import NOW, doings, on_nodes, world
-from tests.decide.story import Story
+from tests.builders import NOW, Story, doings, on_nodes, world
 
 HELD = on_nodes("1P1D", "p0 -, d0 -", name="a", age=9)
 HANDS = on_nodes("1P1D", "p0 u, d0 u", name="a", age=9)
