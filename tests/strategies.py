@@ -104,7 +104,7 @@ def made_by_others(draw: st.DrawFn) -> dict[str, Any]:
     } | draw(st.sampled_from(({}, {}, ALL_GATED)))
 
 
-oddities = st.sampled_from(
+oddities: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     (
         {"group": None, "label_problem": Reason.GROUP_LABEL_MISSING}, {"label_problem": Reason.JOB_ID_MISSING},
         {"label_problem": Reason.NOT_SERVED}, {"group": "nobody"}, {"name_taken": "Pod p0-master-0"},
