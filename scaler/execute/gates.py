@@ -65,7 +65,7 @@ class Gates:
 
     async def _gather_in_own_group(self, key: ServiceKey, uid: str, pods: Sequence[PodRecord]) -> None:
         """Move the unbound pods into the PodGroup of their instance, if they would share one with other instances."""
-        membership = self._cache.pod_instances.membership_of(uid)
+        membership = self._cache.pod_instances.membership.get(uid)
         waiting = [pod for pod in pods if not pod.node and pod.governed is not None and pod.governed.volcano]
         if membership is None or not membership.shares_pod_group or not waiting:
             return

@@ -110,7 +110,7 @@ class Cache:
     def pods_of(self, uid: str) -> Mapping[str, PodRecord]:
         """The pods of this instance by name: those that its job controls, or whose labels name it."""
         job = self.job(uid)
-        return self.pod_instances.pods_of(uid) if job is None else self._pods_by_owner.of((job.namespace, uid))
+        return self.pod_instances.pods.of(uid) if job is None else self._pods_by_owner.of((job.namespace, uid))
 
     def retries_left(self, namespace: str, pod_group: str) -> int | None:
         """What Volcano says about the job of this PodGroup; None when it says nothing."""
@@ -122,7 +122,7 @@ class Cache:
         """The labels of this instance when it was admitted; none where nothing has kept them."""
         job = self.job(uid)
         if job is None:
-            return self.pod_instances.labels_when_made(uid)
+            return self.pod_instances.labels.get(uid, NO_LABELS)
         group = self.pod_groups.get(job.namespace, job.job.pod_group)
         return group.labels if group is not None and group.owner_uid == uid else NO_LABELS
 
@@ -133,7 +133,7 @@ class Cache:
 
     def _service_of(self, uid: str) -> ServiceKey | None:
         """None for what is no instance of ours: a training job, whose pods come and go."""
-        job, membership = self.job(uid), self.pod_instances.membership_of(uid)
+        job, membership = self.job(uid), self.pod_instances.membership.get(uid)
         if job is not None:
             return job.job.key
         return membership.key if membership is not None else None
@@ -255,15 +255,15 @@ class Cache:
         said = membership_in(record)
         if said is None or not said.maker or self.owners.newest_revision(said.maker):
             return
-        others = self.pod_instances.of_maker(said.maker)
+        others = self.pod_instances.by_maker.of(said.maker)
         if any(self.pod_instances.revision_of(uid) != said.revision for uid in others):
             for uid in sorted(others):
                 self._publish(InstanceChanged(uid, None))
 
     def _on_owner(self, name: OwnerName, maker: str) -> None:
         """What says size, age or newest revision of instances has changed."""
-        described = self.job_instances.by_uid if name == self._operator else self.pod_instances.of_owner(name)
-        for uid in sorted({*described, *(self.pod_instances.of_maker(maker) if maker else ())}):
+        described = self.job_instances.by_uid if name == self._operator else self.pod_instances.by_owner.of(name)
+        for uid in sorted({*described, *(self.pod_instances.by_maker.of(maker) if maker else ())}):
             self.mark(uid)
 
     def _index_pod(self, record: PodRecord, *, exists: bool) -> None:

@@ -9,7 +9,7 @@ Indexes and nothing else: they decide nothing and never talk to the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -114,41 +114,22 @@ class PodInstances:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._pods: Index[str, str, PodRecord] = Index()
-        self._by_owner: Index[OwnerName, str, None] = Index()
-        self._by_maker: Index[str, str, None] = Index()
-        self._membership: dict[str, Membership] = {}
-        self._labels: dict[str, Labels] = {}
+        self.pods: Index[str, str, PodRecord] = Index()
+        """The pods of each instance, by name."""
+        self.by_owner: Index[OwnerName, str, None] = Index()
+        """The instances that an object describes."""
+        self.by_maker: Index[str, str, None] = Index()
+        """The instances of all revisions of one Deployment, LeaderWorkerSet, ..."""
+        self.membership: dict[str, Membership] = {}
+        """Of each instance, as its newest pod says it."""
+        self.labels: dict[str, Labels] = {}
         """Those that an instance was first seen with: all there are, or none are kept."""
         self.ungated: dict[str, str] = {}
         """Pod uid -> name of pods that were first seen without our gate."""
 
-    def __contains__(self, instance: str) -> bool:
-        return instance in self._membership
-
-    def pods_of(self, instance: str) -> Mapping[str, PodRecord]:
-        """Its pods by name."""
-        return self._pods.of(instance)
-
-    def of_owner(self, owner: OwnerName) -> Collection[str]:
-        """The instances that this object describes."""
-        return self._by_owner.of(owner)
-
-    def of_maker(self, maker: str) -> Collection[str]:
-        """The instances of all revisions of one Deployment, LeaderWorkerSet, ..."""
-        return self._by_maker.of(maker)
-
-    def membership_of(self, instance: str) -> Membership | None:
-        """As its newest pod says it; None for an instance without pods."""
-        return self._membership.get(instance)
-
-    def labels_when_made(self, instance: str) -> Labels:
-        """The labels that it was first seen with; none for an instance without pods."""
-        return self._labels.get(instance, NO_LABELS)
-
     def revision_of(self, instance: str) -> str:
         """Of its newest pod; "" for an instance without pods."""
-        membership = self._membership.get(instance)
+        membership = self.membership.get(instance)
         return membership.revision if membership is not None else ""
 
     def change(self, old: PodRecord | None, new: PodRecord | None) -> Iterator[tuple[str, ServiceKey]]:
@@ -157,7 +138,7 @@ class PodInstances:
             membership = membership_in(record)
             if record is None or membership is None:
                 continue
-            known = as_admitted(membership, self.labels_when_made(membership.instance))
+            known = as_admitted(membership, self.labels.get(membership.instance, NO_LABELS))
             membership = msgspec.structs.replace(membership, **known) if known else membership
             touched = {membership.key}
             if record is new:
@@ -170,39 +151,39 @@ class PodInstances:
     def _add(self, record: PodRecord, membership: Membership) -> set[ServiceKey]:
         """Gives the service that the instance was in so far, when its newest pod names another one."""
         instance = membership.instance
-        self._pods.put(instance, record.name, record)
+        self.pods.put(instance, record.name, record)
         if membership.label_problem is None and membership.group:
             first = Labels(membership.key.rule, membership.group, membership.key.job_id)
-            self._labels.setdefault(instance, first)
-        before = self._membership.get(instance)
+            self.labels.setdefault(instance, first)
+        before = self.membership.get(instance)
         if before == membership:
             return set()
-        self._membership[instance] = membership
+        self.membership[instance] = membership
         if before is not None:
             self._unlink(before)
         self._services.put(membership.key, instance)
         if membership.maker:
-            self._by_maker.put(membership.maker, instance, None)
+            self.by_maker.put(membership.maker, instance, None)
         for owner in membership.described_by:
-            self._by_owner.put(owner, instance, None)
+            self.by_owner.put(owner, instance, None)
         return {before.key} if before is not None else set()
 
     def _remove(self, record: PodRecord, membership: Membership) -> None:
         instance = membership.instance
-        known = self._pods.of(instance).get(record.name)
+        known = self.pods.of(instance).get(record.name)
         if known is None or known.uid != record.uid:
             return
-        self._pods.drop(instance, record.name)
-        if not self._pods.of(instance):
-            self._labels.pop(instance, None)
-            self._unlink(self._membership.pop(instance))
+        self.pods.drop(instance, record.name)
+        if not self.pods.of(instance):
+            self.labels.pop(instance, None)
+            self._unlink(self.membership.pop(instance))
 
     def _unlink(self, membership: Membership) -> None:
         instance = membership.instance
         self._services.drop(membership.key, instance)
-        self._by_maker.drop(membership.maker, instance)
+        self.by_maker.drop(membership.maker, instance)
         for owner in membership.described_by:
-            self._by_owner.drop(owner, instance)
+            self.by_owner.drop(owner, instance)
 
 
 class Owners:

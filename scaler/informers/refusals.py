@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 import structlog
 
 from scaler.informers.changes import ObjectRefused
+from scaler.informers.indexes import Index
 from scaler.informers.store import Name
 from scaler.kube.api import CONFIG_MAPS, Refused, Resource
 from scaler.names import RULE_LABEL
@@ -31,22 +32,22 @@ class Refusals:
         self._publish = publish
         self._now = now
         self._minute, self._lines = 0, 0
-        self._found: dict[str, dict[tuple[Resource, str], tuple[str, str]]] = {}
+        self._found: Index[str, tuple[Resource, str], tuple[str, str]] = Index()
         """By namespace, then resource and name: why, and the rule that it names or is, "" for none."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._found.values()))
+        return sum(len(self._found.of(namespace)) for namespace in self._found)
 
     def note(self, resource: Resource, refused: Refused, traceback: str = "") -> None:
         """This object cannot be read as it is now. `traceback`: of a fault of ours."""
         namespace, name = refused.namespace, refused.name
         rule = name if resource == CONFIG_MAPS else refused.labels.get(RULE_LABEL, "")
-        known = self._found.get(namespace, {})
+        known = self._found.of(namespace)
         before = known.get((resource, name))
         if before == (refused.why, rule) or (before is None and len(known) >= MOST):
             return
         self.clear(resource, namespace, name)
-        self._found.setdefault(namespace, {})[resource, name] = refused.why, rule
+        self._found.put(namespace, (resource, name), (refused.why, rule))
         if before is None:
             minute = int(self._now() // 60)
             self._minute, self._lines = minute, 1 if minute != self._minute else self._lines + 1
@@ -59,25 +60,21 @@ class Refusals:
 
     def clear(self, resource: Resource, namespace: str, name: str) -> None:
         """It can be read again, or is gone."""
-        known = self._found.get(namespace)
-        if known is None:
-            return
-        _, rule = known.pop((resource, name), ("", ""))
-        if not known:
-            del self._found[namespace]
+        _, rule = self._found.of(namespace).get((resource, name), ("", ""))
+        self._found.drop(namespace, (resource, name))
         if rule:
             self._publish(ObjectRefused(resource, None, namespace, rule))
 
     def retain(self, resource: Resource, scope: str | None, names: Collection[Name]) -> None:
         """A complete list of `scope` showed just these that cannot be read."""
-        every = [(namespace, *key) for namespace, known in self._found.items() for key in known]
+        every = [(namespace, *key) for namespace in self._found for key in self._found.of(namespace)]
         for namespace, found, name in every:
             if found == resource and scope in (None, namespace) and (namespace, name) not in names:
                 self.clear(resource, namespace, name)
 
     def of_rule(self, namespace: str, rule: str) -> tuple[str, ...]:
         """What cannot be read of the rule and of what names it, in words."""
-        known = self._found.get(namespace, {}).items() if rule else ()
+        known = self._found.of(namespace).items() if rule else ()
         return tuple(
             sorted(f"{of.kind} {name} cannot be read: {why}" for (of, name), (why, named) in known if named == rule)
         )

@@ -66,16 +66,17 @@ class CapacityIndex:
         self._skew = skew
         self._touched.update(dict.fromkeys(self._entries))
 
-    def node_changed(self, name: str, facts: NodeFacts | None) -> None:
-        """The node has come, has become another, or has gone (None)."""
+    def node_changed(self, name: str, facts: NodeFacts | None) -> bool:
+        """The node has come, has become another, or has gone (None). Gives whether that is new."""
         entry = self._entries.get(name) if facts is None else self._entries[name]
         if entry is None or entry.facts == facts:
-            return
+            return False
         if facts is not None and (entry.facts is None or _schedulable(entry.facts) != _schedulable(facts)):
             entry.since = self._now()
         entry.facts = facts
         self._make_empty(entry)
         self._touched[name] = None
+        return True
 
     def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> bool:
         """The pod has come, has become another, or has gone; `old` is what was given of it last. Gives whether it takes
@@ -116,11 +117,6 @@ class CapacityIndex:
             found = (self._entries[name].node for name in self._names)
             self._nodes = Nodes(self._terms.resources, tuple(node for node in found if node is not None))
         return self._nodes
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether something may have changed since `nodes` was called last."""
-        return self._nodes is None or bool(self._touched)
 
     def _look_at(self, name: str, entry: _Entry) -> None:
         """Make the node's value anew unless it is as it was, and forget a node of which nothing is known."""

@@ -81,7 +81,7 @@ class ClusterState:
 
     def exists(self, instance: Instance) -> bool:
         """Whether there is still a job, or a pod, of this instance."""
-        return self.cache.job(instance.uid) is not None or instance.uid in self.cache.pod_instances
+        return self.cache.job(instance.uid) is not None or instance.uid in self.cache.pod_instances.membership
 
     def orphaned_rules(self) -> list[Name]:
         """Rules of which we keep the last valid document although no job names them any more."""
@@ -108,21 +108,17 @@ class ClusterState:
     def on_pod(self, change: PodChanged) -> None:
         """Count what the pod takes of its node."""
         if self.capacity.pod_changed(change.old, change.new):
-            self._publish_room()
+            self._publish(RoomChanged())
 
     def on_node(self, change: NodeChanged) -> None:
         """Count what the node has."""
-        self.capacity.node_changed(change.name, change.facts)
-        self._publish_room()
+        if self.capacity.node_changed(change.name, change.facts):
+            self._publish(RoomChanged())
 
     def on_instance(self, change: InstanceChanged) -> None:
         """Forget what was made of the instance."""
         self.instances.forget(change.uid)
         self.tables.forget(change.uid)
-
-    def _publish_room(self) -> None:
-        if self.capacity.is_stale:
-            self._publish(RoomChanged())
 
     def _knows_rule(self, namespace: str, rule: str) -> bool:
         found = self.cache.config_maps.get(namespace, rule) is not None

@@ -51,7 +51,7 @@ class Instances:
         """The instance with this uid, which exists."""
         known = self._known.get(uid)
         if known is None:
-            record, membership = self._cache.job(uid), self._cache.pod_instances.membership_of(uid)
+            record, membership = self._cache.job(uid), self._cache.pod_instances.membership.get(uid)
             if record is not None:
                 known = of_job(self._cache, self._tables, record)
             else:
@@ -88,7 +88,7 @@ def _in_our_time(instance: Instance, skew: Skew) -> Instance:
 
 
 def _of_pods(cache: Cache, membership: Membership) -> Instance:
-    pods = sorted(cache.pod_instances.pods_of(membership.instance).values(), key=lambda pod: pod.name)
+    pods = sorted(cache.pod_instances.pods.of(membership.instance).values(), key=lambda pod: pod.name)
     present = present_of(pods)
     faulty = faulty_of(cache, pods)
     facts = _owners(cache, membership)
@@ -138,7 +138,7 @@ def is_misplaced(membership: Membership, pod: PodRecord) -> bool:
 
 def starts_with_leader(cache: Cache, uid: str) -> bool:
     """Whether the other pods of this instance are made only when its leader is ready."""
-    membership = cache.pod_instances.membership_of(uid)
+    membership = cache.pod_instances.membership.get(uid)
     return membership is not None and any(facts.leader_first for facts in _owners(cache, membership))
 
 
@@ -163,8 +163,8 @@ def _is_outdated(cache: Cache, membership: Membership) -> bool:
     newest = cache.owners.newest_revision(membership.maker)
     if not newest:
         seen = []
-        for uid in cache.pod_instances.of_maker(membership.maker):
-            created = max((pod.created for pod in cache.pod_instances.pods_of(uid).values()), default=0.0)
+        for uid in cache.pod_instances.by_maker.of(membership.maker):
+            created = max((pod.created for pod in cache.pod_instances.pods.of(uid).values()), default=0.0)
             seen.append((created, cache.pod_instances.revision_of(uid)))
         newest = max(seen)[1]
     return newest != membership.revision

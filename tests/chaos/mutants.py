@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant("revokes bound instances of others", state, "instance.bound or instance.unheld", "instance.unheld",
            "gated-half-bound", also=BOUND_IN_HANDS),
     Mutant("forgets what was told by a pod that has gone", indexes,
-           "self._pods.drop(instance, record.name)", "pass", "gated rollout"),
+           "self.pods.drop(instance, record.name)", "pass", "gated rollout"),
     Mutant("revisions are not told apart", instances, "newest != membership.revision", "False", "rollout"),
     # where services are in each other's way
     Mutant("a turn never ends while others wait", minimum, "something_waits = own_waits", "return False",

@@ -231,4 +231,4 @@ def test_refusals_of_a_namespace_are_few_and_leave_nothing_behind() -> None:
     assert len(refusals) == 50 * MOST
     for namespace in range(50):
         refusals.retain(PODS, f"ns-{namespace}", ())
-    assert (len(refusals), refusals._found) == (0, {})
+    assert (len(refusals), list(refusals._found)) == (0, [])
