@@ -64,13 +64,11 @@ def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] |
     going = at(job, "metadata").get("deletionTimestamp")
     if going or summary.verdict.state is State.FINISHED or final_condition(job) is not None:
         return None
-    before = at(job, "status")
-    after: dict[str, Any] = {"conditions": _new_conditions(_conditions(before), summary, now)}
-    after["replicaStatuses"] = summary.replicas
-    if summary.verdict.state in _ADMITTED and not before.get("startTime"):
-        after["startTime"] = rfc3339(summary.started) if summary.started > 0 else now
-    status = merge_diff(before, after)
-    return _patch(job, status) if status or not before else None
+    conditions = _new_conditions(_conditions(job), summary, now)
+    started = rfc3339(summary.started) if summary.started > 0 else now
+    begun = started if summary.verdict.state in _ADMITTED else ""
+    patch = _patch(job, {"conditions": conditions, "replicaStatuses": summary.replicas}, begun)
+    return patch if patch["status"] or not at(job, "status") else None
 
 
 def final_patch(
@@ -81,16 +79,13 @@ def final_patch(
 
     It is the last status, so it also has the counts and start time that `status_patch` may not have written yet."""
     kind, reason, message = ending
-    before = at(job, "status")
-    found = _conditions(before)
+    found = _conditions(job)
     kept = [item for item in found if item.get("type") not in _OURS or item.get("type") == CREATED]
     ran = [item for item in found if item.get("type") == RUNNING]
     stopped = [_condition(item, RUNNING, False, (reason, message), now) for item in ran]
     last = _condition(None, kind, True, (reason, message), now)
     status = {"conditions": [*kept, *stopped, last], "replicaStatuses": replicas, "completionTime": now}
-    if started > 0 and not before.get("startTime"):
-        status["startTime"] = rfc3339(started)
-    return _patch(job, merge_diff(before, status))
+    return _patch(job, status, rfc3339(started) if started > 0 else "")
 
 
 def replica_statuses(job: Job, phases: Mapping[str, str]) -> ReplicaStatuses:
@@ -110,21 +105,20 @@ def _as_mapping(counts: tuple[tuple[Any, ...], ...]) -> ReplicaStatuses:
     return {kind: dict(found) for kind, *found in counts}
 
 
-def _patch(job: Object, status: dict[str, Any]) -> dict[str, Any]:
-    metadata = at(job, "metadata")
+def _patch(job: Object, after: Mapping[str, Any], begun: str) -> dict[str, Any]:
+    """The merge patch to the status `after`. `begun`: the start time, if the job has none yet; "" before its start."""
+    metadata, before = at(job, "metadata"), at(job, "status")
+    start = {"startTime": begun} if begun and not before.get("startTime") else {}
     precondition = {key: metadata[key] for key in ("uid", "resourceVersion") if key in metadata}
-    return {"metadata": precondition, "status": status}
+    return {"metadata": precondition, "status": merge_diff(before, {**after, **start})}
 
 
 def already_says(job: Object, verdict: Verdict) -> bool:
     """Whether the job's last condition already has this reason, for example written by the previous leader."""
     if verdict.state is State.FINISHED:
         return final_condition(job) is not None
-    conditions = _conditions(at(job, "status"))
-    if not conditions:
-        return False
     reason = JOB_RUNNING if verdict.state is State.RUNNING else verdict.reason.value
-    return bool(conditions[-1].get("reason") == reason)
+    return any(last.get("reason") == reason for last in _conditions(job)[-1:])
 
 
 def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,8 +135,8 @@ def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     return diff
 
 
-def _conditions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [item for item in as_list(status.get("conditions")) if isinstance(item, dict)]
+def _conditions(job: Object) -> list[dict[str, Any]]:
+    return [item for item in as_list(at(job, "status").get("conditions")) if isinstance(item, dict)]
 
 
 def _new_conditions(before: list[dict[str, Any]], summary: JobSummary, now: str) -> list[dict[str, Any]]:

@@ -171,12 +171,12 @@ def _instances(report: ServiceReport, before: Object, now: str) -> list[Object]:
     instances = {instance.uid: instance for instance in report.service.instances}
     shown: list[Object] = []
     for verdict in report.plan.verdicts:
-        instance = instances.get(verdict.uid)
-        nodes = sorted({node for node, _ in instance.seats}) if instance is not None else []
+        instance = instances[verdict.uid]
+        nodes = sorted({node for node, _ in instance.seats})
         found = {
             "name": verdict.name,
             "uid": verdict.uid,
-            "kind": instance.kind if instance is not None else "",
+            "kind": instance.kind,
             "group": verdict.group,
             "state": verdict.state.value,
             "reason": verdict.reason.value,
