@@ -67,19 +67,15 @@ class CurrentMode:
         return acting
 
     def _why(self, acting: ModeInForce) -> str:
-        if acting is ModeInForce.WATCHES:
-            return "mode shadow: it decides as if it made the pods, and does nothing"
-        if acting is ModeInForce.MAKES:
-            return "no Ascend Operator with replicas is here"
-        if acting is ModeInForce.STANDS_BACK:
-            return (
-                f"Ascend Operator {self._operator} makes the pods here, and mode create would make them too; "
-                "scale the operator to 0, or use mode gates or auto"
-            )
-        who = f"Ascend Operator {self._operator} makes the pods here" if self._operator else "mode gates"
-        return (
-            f"{who}; the scaler takes its gate off them (to make pods instead: scale the operator to 0, --mode create)"
-        )
+        here = f"Ascend Operator {self._operator} makes the pods here"
+        return {
+            ModeInForce.WATCHES: "mode shadow: it decides as if it made the pods, and does nothing",
+            ModeInForce.MAKES: "no Ascend Operator with replicas is here",
+            ModeInForce.STANDS_BACK: f"{here}, and mode create would make them too; "
+            "scale the operator to 0, or use mode gates or auto",
+            ModeInForce.RELEASES: f"{here if self._operator else 'mode gates'}; the scaler takes its gate off them "
+            "(to make pods instead: scale the operator to 0, --mode create)",
+        }[acting]
 
 
 class Alone:

@@ -106,13 +106,11 @@ def _invalid(record: ConfigMapRecord, reading: RuleReading, last_valid: LastVali
     first = reading.errors[0]
     more = f" (and {len(reading.errors) - 1} more)" if len(reading.errors) > 1 else ""
     words = str(msgspec.structs.replace(first, message=first.message + more))
-    findings = reading.errors + reading.warnings
-    if last_valid is None:
-        problem = RuleProblem(Warning.RULE_INVALID, words)
-        return RuleInForce(None, reading.options, problem, findings, record.uid)
-    problem = RuleProblem(Warning.RULE_INVALID, f"{words}; the last valid rule stays in force")
-    rule = _reread(last_valid).rule
-    return RuleInForce(rule, reading.options, problem, findings, record.uid, last_valid)
+    rule = None
+    if last_valid is not None:
+        rule, words = _reread(last_valid).rule, f"{words}; the last valid rule stays in force"
+    problem = RuleProblem(Warning.RULE_INVALID, words)
+    return RuleInForce(rule, reading.options, problem, reading.errors + reading.warnings, record.uid, last_valid)
 
 
 def _reread(last_valid: LastValid) -> RuleReading:
