@@ -29,16 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_log() -> Iterator[None]:
-    """Commands and simulations are processes of their own: what they do to the log must not reach the next test."""
+def _as_in_a_new_process() -> Iterator[None]:
+    """Commands and simulations are processes of their own: what they do to the log must not reach the next test, nor
+    what a large decision has frozen (`scaler/garbage.py`), which Hypothesis takes for unreachable."""
     yield
     structlog.reset_defaults()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_frozen() -> Iterator[None]:
-    """A large decision freezes what it made (`scaler/garbage.py`); what is frozen, Hypothesis takes for unreachable."""
-    yield
     gc.unfreeze()
 
 

@@ -6,7 +6,6 @@ What runs against another Kubernetes than the first one of `tests.control_plane.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
 
 import pytest
 
@@ -14,10 +13,9 @@ from tests.control_plane.build import VERSIONS
 
 KUBERNETES = "kubernetes"
 """User property of a test that runs against a control plane: the version."""
-_Value = TypeVar("_Value")
 
 
-def short_and_long(values: Iterable[_Value], *, short: int, why: str) -> list[object]:
+def short_and_long(values: Iterable[object], *, short: int, why: str) -> list[object]:
     """Values of a parametrised test: the first `short` of them in every run, the others are marked `long`."""
     return [
         value if number < short else pytest.param(value, marks=pytest.mark.long(why))

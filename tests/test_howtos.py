@@ -13,7 +13,7 @@ import pytest
 from scaler.decide.world import Policy, Reason
 from scaler.settings import Settings
 from scaler.workloads.kinds import KINDS
-from tests.control_plane.real_world import DIVIDED
+from tests.control_plane.test_end_to_end import DIVIDED
 
 ROOT = Path(__file__).parent.parent
 HOWTO = ROOT / "docs" / "howto"

@@ -15,25 +15,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
 
 from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
 from scaler.sim.actors import objects
+from tests.control_plane import others
 from tests.control_plane.build import Binaries, binaries
-from tests.control_plane.others import (
-    GIVEN,
-    QUEUE,
-    LwsManager,
-    ascend_operator_program,
-    lws_definition,
-    volcano_programs,
-)
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, certify, fetch, free_ports
 
 _STAGES = Path(__file__).with_name("stages.yaml")
@@ -158,20 +151,20 @@ class ControlPlane:
 
     def _start_controllers(self) -> None:
         if self.options.lws:
-            lws = LwsManager(self.folder, self.admin)
+            lws = others.LwsManager(self.folder, self.admin)
             self._run(lws).wait_for(lws.serves)
             self.kubectl("create", "-f", "-", text=json.dumps(lws.webhooks))
         if self.options.volcano:
-            programs = [self._run(program) for program in volcano_programs(self.folder, self.admin)]
+            programs = [self._run(program) for program in others.volcano_programs(self.folder, self.admin)]
             # Said by the controller manager of what the scheduler made: both are at work.
-            words = ("get", "queues.scheduling.volcano.sh", QUEUE, "--ignore-not-found", "--output=yaml")
+            words = ("get", "queues.scheduling.volcano.sh", others.QUEUE, "--ignore-not-found", "--output=yaml")
             programs[-1].wait_for(lambda: "state: Open" in self.kubectl(*words))
         if self.options.ascend_operator:
-            self._run(ascend_operator_program(self.folder, self.admin))
+            self._run(others.ascend_operator_program(self.folder, self.admin))
 
     def _define(self) -> None:
-        crds, files = self.options.crds, [lws_definition()] if self.options.lws else []
-        for given in (given for option, given in GIVEN.items() if getattr(self.options, option)):
+        crds, files = self.options.crds, [others.lws_definition()] if self.options.lws else []
+        for given in (given for option, given in others.GIVEN.items() if getattr(self.options, option)):
             crds = [crd for crd in crds if not objects.name(crd).endswith(given.definitions)]
             files.append(given.path("crds"))
         self.install(crds)
@@ -311,17 +304,14 @@ class ControlPlane:
 def temporary(name: str, version: str, options: PlaneOptions) -> Iterator[ControlPlane]:
     """A control plane of this Kubernetes version, in a folder of this name that goes with it. Raises BuildError."""
     programs = binaries(version)
-    with (
-        tempfile.TemporaryDirectory(prefix=f"{name}-") as folder,
-        ControlPlane(Path(folder), programs, options) as plane,
-    ):
+    with TemporaryDirectory(prefix=f"{name}-") as folder, ControlPlane(Path(folder), programs, options) as plane:
         yield plane
 
 
 def kubectl_path() -> str:
     """The kubectl of the environment that runs the tests."""
-    beside = Path(sys.executable).with_name("kubectl")
-    found = str(beside) if beside.exists() else shutil.which("kubectl")
+    beside = Path(sys.executable).parent
+    found = shutil.which("kubectl", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
     if not found:
         raise ControlPlaneError("there is no kubectl beside this Python; run `make dev`")
     return found

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError
@@ -93,6 +93,10 @@ class Platform:
         return f"{self.namespace}/scaling-rule/{self.job_id}"
 
 
+def _same(obj: Object) -> Object:
+    return obj
+
+
 class _Queue(StandIn):
     """Lets every PodGroup into the queue at once: kube-scheduler knows none, and Ascend Operator waits for it."""
 
@@ -141,6 +145,8 @@ class ServicesStage(Stage):
             return {objects.name(namespace) for namespace in going}
 
         await until(terminating, f"none of {self.namespaces} is going away", fits=set(self.namespaces).isdisjoint)
+        for namespace in self.namespaces:
+            await ensure_namespace(self.api, namespace)
         await self.add_npu_nodes(nodes)
         if self.way.beside_operator:
             await self.add_node(NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
@@ -153,8 +159,7 @@ class ServicesStage(Stage):
         """The policies in force in these namespaces, and an operator with replicas."""
         policies = MANIFESTS / "admission-policy"
         self.plane.kubectl("apply", "-f", policies / "pods.yaml", "-f", policies / "ascendjobs.yaml")
-        for namespace in (*self.namespaces, OPERATOR_NAMESPACE):
-            await ensure_namespace(self.api, namespace)
+        await ensure_namespace(self.api, OPERATOR_NAMESPACE)
         self.plane.kubectl("label", "--overwrite", "namespace", *self.namespaces, *_OPT_IN)
         with suppress(AlreadyExistsError):
             await self.api.create(DEPLOYMENTS, OPERATOR_NAMESPACE, deployment())
@@ -194,17 +199,11 @@ class ServicesStage(Stage):
 class SharedStage(ServicesStage):
     """Copies of the example of 2P1D down to 1P1D, each in a namespace of its own."""
 
-    async def prepare(self, nodes: int) -> None:
-        for namespace in self.namespaces:
-            await ensure_namespace(self.api, namespace)
-        await super().prepare(nodes)
-
     async def arrive(self, changes: Mapping[str, Change] | None = None) -> None:
         """All services at once. `changes`: what is different in the files of a namespace."""
-        changes = changes or {}
-        await asyncio.gather(*(self.join(name, changes.get(name, lambda obj: obj)) for name in self.namespaces))
+        await asyncio.gather(*(self.join(name, (changes or {}).get(name, _same)) for name in self.namespaces))
 
-    async def join(self, namespace: str, change: Change = lambda obj: obj) -> None:
+    async def join(self, namespace: str, change: Change = _same) -> None:
         """One service; `change` is made to every object first."""
         for name in _FILES:
             for obj in copied(read_manifests(EXAMPLE / f"{name}.yaml"), namespace):
@@ -313,16 +312,13 @@ class PlatformStage(ServicesStage):
         await super().clear()
 
 
-_Stage = TypeVar("_Stage", bound=ServicesStage)
-
-
 @asynccontextmanager
-async def prepared(stage: _Stage, nodes: int) -> AsyncIterator[_Stage]:
+async def prepared(stage: ServicesStage, nodes: int) -> AsyncIterator[None]:
     """Nodes, and every controller but the scaler, for as long as the block lasts."""
     async with playing(stage.api, stage.actors()):
         try:
             await stage.prepare(nodes)
-            yield stage
+            yield
         finally:
             await stage.clear()
 
@@ -347,19 +343,19 @@ async def shared(
 ) -> AsyncIterator[SharedStage]:
     """Room for copies of the example, in namespaces whose names begin with `name`."""
     namespaces = [f"{name or f'{way.name}-{nodes}'}-{number:02}" for number in range(services)]
-    async with plane.client() as api, prepared(SharedStage(plane, api, way, namespaces), nodes) as stage:
-        yield stage
+    async with plane.client() as api:
+        stage = SharedStage(plane, api, way, namespaces)
+        async with prepared(stage, nodes):
+            yield stage
 
 
 @asynccontextmanager
 async def played(plane: ControlPlane, platform: Platform, folder: Path) -> AsyncIterator[PlatformStage]:
     """Room for the smallest ratio of a platform's service, governed."""
-    async with (
-        plane.client() as api,
-        prepared(PlatformStage(plane, api, platform), platform.minimum) as stage,
-        governed(stage, folder),
-    ):
-        yield stage
+    async with plane.client() as api:
+        stage = PlatformStage(plane, api, platform)
+        async with prepared(stage, platform.minimum), governed(stage, folder):
+            yield stage
 
 
 def ascend_jobs(nodes: int, *files: Path, by_operator: bool = True) -> Platform:

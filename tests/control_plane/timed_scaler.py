@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,29 +44,21 @@ class Stopwatch:
         self.notes: list[Note] = []
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._api, name)
+        call = getattr(self._api, name)
+        return partial(self._timed, name, call) if name in ("create", "patch") else call
 
-    async def watch(
-        self, resource: Resource, namespace: str | None = None, **how: Any
-    ) -> AsyncGenerator[WatchEvent[Any], None]:
-        async for event in self._api.watch(resource, namespace, **how):
+    async def watch(self, resource: Resource, *place: str | None, **how: Any) -> AsyncGenerator[WatchEvent[Any], None]:
+        async for event in self._api.watch(resource, *place, **how):
             metadata = getattr(event.object, "metadata", None) or (event.object or {}).get("metadata", {})
             name = metadata.get("name", "") if isinstance(metadata, dict) else metadata.name
             self._note("event", event.type.value, resource, name)
             yield event
 
-    async def create(self, resource: Resource, namespace: str | None, body: Any) -> Any:
-        return await self._timed(
-            "create", resource, body["metadata"]["name"], self._api.create(resource, namespace, body)
-        )
-
-    async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **how: Any) -> Any:
-        return await self._timed("patch", resource, name, self._api.patch(resource, namespace, name, patch, **how))
-
-    async def _timed(self, verb: str, resource: Resource, name: str, call: Any) -> Any:
+    async def _timed(self, verb: str, call: Any, resource: Resource, place: str | None, *what: Any, **how: Any) -> Any:
+        name = what[0]["metadata"]["name"] if verb == "create" else what[0]
         number = len(self.notes)
         self._note("send", verb, resource, name, number)
-        answer = await call
+        answer = await call(resource, place, *what, **how)
         self._note("answer", verb, resource, name, number)
         return answer
 

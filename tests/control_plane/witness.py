@@ -15,18 +15,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    ELASTIC_SERVICES,
-    NODES,
-    PODS,
-    STATEFUL_SETS,
-    VOLCANO_JOBS,
-    KubeApi,
-    Object,
-    Resource,
-)  # fmt: skip
+from scaler.kube import api as kube
+from scaler.kube.api import KubeApi, Object, Resource
 from scaler.names import GROUP_LABEL, RULE_KEY
 from scaler.sim.actors import objects
 from scaler.sim.actors.stand_in import Mirror, StandIn
@@ -40,15 +30,15 @@ LAG = 2.0
 SHARE = 0.05
 """By which the NPUs held may differ from those that the ladder needs, besides."""
 Counts = dict[str, int]
-WATCHED: tuple[Resource, ...] = (PODS, NODES, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS)
+WATCHED: tuple[Resource, ...] = (kube.PODS, kube.NODES, kube.ASCEND_JOBS, kube.VOLCANO_JOBS, kube.STATEFUL_SETS)
 """What shows instances, and their sizes."""
 
 
 def census_of(mirror: Mirror) -> dict[str, list[InstanceView]]:
     """Every service's instances."""
-    sizes = {objects.uid(made): int(objects.spec(made).get("replicas", 1)) for made in mirror.all(STATEFUL_SETS)}
-    jobs = [*mirror.all(ASCEND_JOBS), *mirror.all(VOLCANO_JOBS)]
-    return census(jobs, mirror.all(PODS), mirror.all(NODES), sizes)
+    sizes = {objects.uid(made): int(objects.spec(made).get("replicas", 1)) for made in mirror.all(kube.STATEFUL_SETS)}
+    jobs = [*mirror.all(kube.ASCEND_JOBS), *mirror.all(kube.VOLCANO_JOBS)]
+    return census(jobs, mirror.all(kube.PODS), mirror.all(kube.NODES), sizes)
 
 
 class Watcher(StandIn):
@@ -85,8 +75,8 @@ class Witness(Watcher):
     """
 
     def __init__(self, api: KubeApi) -> None:
-        super().__init__(api, CONFIG_MAPS)
-        self.most: dict[str, Counts] = {}
+        super().__init__(api, kube.CONFIG_MAPS)
+        self.most: dict[str, Counter[str]] = {}
         self.pairs = False
         self._last: dict[tuple[str, str], Condition] = {}
         self._ratios: dict[str, list[Counts]] = {}
@@ -111,9 +101,7 @@ class Witness(Watcher):
     def _judge(self, service: str, views: list[InstanceView], before: Mapping[str, Condition]) -> None:
         """S1 for every instance that was admitted since the last look."""
         counts = Counter(view.group for view in views if _occupies(view.condition))
-        most = self.most.setdefault(service, {})
-        for group, count in counts.items():
-            most[group] = max(most.get(group, 0), count)
+        self.most[service] = self.most.get(service, Counter()) | counts
         for view in views:
             was = before.get(view.name, Condition.EMPTY)
             # Its node returned: it was not admitted. A pod that is made waits for a node first.
@@ -131,7 +119,7 @@ class Witness(Watcher):
     def _rule(self, service: str) -> list[Counts]:
         """The ratios of the rule as it is, else as it last was, largest first."""
         namespace, name, _ = service.split("/")
-        found = self.mirror.get(CONFIG_MAPS, namespace, name)
+        found = self.mirror.get(kube.CONFIG_MAPS, namespace, name)
         with suppress(ValueError, KeyError, TypeError):
             if found:
                 self._ratios[service] = [
@@ -147,16 +135,15 @@ def _occupies(condition: Condition) -> bool:
 
 
 def _targets(ratios: list[Counts], views: list[InstanceView]) -> Counts:
-    running = Counter(view.group for view in views if view.condition is Condition.RUNNING)
     live = Counter(view.group for view in views)
-    return ratios[target_of(ratios, running, live)[0]] if ratios else {}
+    return ratios[target_of(ratios, running(views), live)[0]] if ratios else {}
 
 
 class Orders(Watcher):
     """What was ordered of one service, and what its pods did."""
 
     def __init__(self, api: KubeApi, service: str, sizes: Mapping[str, int], ladder: Sequence[tuple[int, int]]) -> None:
-        super().__init__(api, ELASTIC_SERVICES)
+        super().__init__(api, kube.ELASTIC_SERVICES)
         self.counts: Counter[str] = Counter()
         self.held = self.needed = 0.0
         """Nodes times seconds: each pod takes a whole node."""
@@ -195,7 +182,7 @@ class Orders(Watcher):
         """The ratio that is ordered now."""
         found = [
             int(objects.spec(obj)["replicas"])
-            for obj in self.mirror.all(ELASTIC_SERVICES)
+            for obj in self.mirror.all(kube.ELASTIC_SERVICES)
             if f"{objects.namespace(obj)}/{obj['spec']['rule']}/{obj['spec']['jobID']}" == self._service
         ]
         wanted = found[0] if found else 1_000_000
@@ -206,8 +193,8 @@ class Orders(Watcher):
         rung = self._rung()
         self.remember(now, rung)
         groups = self._bound()
-        pods = [pod for pod in self.mirror.all(PODS) if objects.uid(pod) in groups]
-        lost = {objects.name(node) for node in self.mirror.all(NODES) if not objects.node_ready(node)}
+        pods = [pod for pod in self.mirror.all(kube.PODS) if objects.uid(pod) in groups]
+        lost = {objects.name(node) for node in self.mirror.all(kube.NODES) if not objects.node_ready(node)}
         self._account(now, rung, sum(not objects.ended(pod) and objects.node_of(pod) not in lost for pod in pods))
         views = census_of(self.mirror).get(self._service, [])
         under = {node for view in views if lost.intersection(view.nodes) for node in view.nodes}
@@ -221,13 +208,11 @@ class Orders(Watcher):
 
     def _bound(self) -> dict[str, str]:
         """Groups of the service's pods that have a node, by uid."""
-        jobs = {objects.uid(job): job for job in self.mirror.all(ASCEND_JOBS)}
-        found = [(pod, jobs.get(objects.owner_uid(pod), pod)) for pod in self.mirror.all(PODS) if objects.node_of(pod)]
-        return {
-            objects.uid(pod): objects.scaling_labels(about).get(GROUP_LABEL, "")
-            for pod, about in found
-            if service_of(about) == self._service
-        }
+        jobs = {objects.uid(job): job for job in self.mirror.all(kube.ASCEND_JOBS)}
+        pods = filter(objects.node_of, self.mirror.all(kube.PODS))
+        about = {objects.uid(pod): jobs.get(objects.owner_uid(pod), pod) for pod in pods}
+        mine = {uid: obj for uid, obj in about.items() if service_of(obj) == self._service}
+        return {uid: objects.scaling_labels(obj).get(GROUP_LABEL, "") for uid, obj in mine.items()}
 
     def _account(self, now: float, rung: int, held: int) -> None:
         if self._last is not None:

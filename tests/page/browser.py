@@ -9,19 +9,20 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import pytest
 
+from tests.control_plane.programs import Program
+
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 60.0
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+_ADDRESS = re.compile(r"http://\S+#token=\S+")
 
 
 def program() -> str:
@@ -34,26 +35,14 @@ def program() -> str:
 @contextmanager
 def command(*arguments: str, log: Path) -> Iterator[str]:
     """A command that prints the address of a page, as long as the context lasts; gives the address."""
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "scaler", *arguments], cwd=ROOT, stdout=out, stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )  # fmt: skip
+    words = [sys.executable, "-m", "scaler", *arguments]
+    process = Program(log.stem, words, log.parent, {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+    process.start()
     try:
-        yield _address(process, log)
+        process.wait_for(lambda: bool(_ADDRESS.search(process.log.read_text())))
+        yield _ADDRESS.findall(process.log.read_text())[0]
     finally:
-        process.terminate()
-        process.wait(PATIENCE)
-
-
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end and process.poll() is None:
-        found = re.search(r"http://\S+#token=\S+", log.read_text())
-        if found:
-            return found[0]
-        time.sleep(0.05)
-    raise AssertionError(log.read_text())
+        process.stop(SIGTERM)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups

@@ -29,6 +29,7 @@ RATIOS = rule_document(
     {"group0": 6, "group1": 4}, {"group0": 4, "group1": 4}, {"group0": 3, "group1": 2}, {"group0": 1, "group1": 1}
 )
 RUNNING: Object = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+NOT_READY: Object = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
 JOBS = [f"p{number}" for number in range(6)] + [f"d{number}" for number in range(4)]
 
 
@@ -46,7 +47,7 @@ def objects(number: int) -> list[Object]:
         room = {"cpu": "192", "memory": "1Ti", "pods": "110", "huawei.com/Ascend910": "8"}
         place["status"] |= {"allocatable": room, "capacity": room}
         if name in lost(number):
-            place["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+            place["status"] |= NOT_READY
         made += [job(name, namespace=namespace), place]
     return made
 
@@ -84,8 +85,8 @@ async def fill(cluster: SimCluster, clock: Clock, services: int) -> None:
             await write_status(filler, ELASTIC_SERVICES, made, status)
 
 
-async def flip(cluster: SimCluster, number: int, message: str) -> float:
-    """Say something else of one service; the moment when it was written."""
+async def flip(cluster: SimCluster, number: int, message: str) -> None:
+    """Say something else of one service."""
     condition = {
         "type": "Available", "status": "False", "reason": "Broken", "message": message,
         "lastTransitionTime": cluster.server.clock.timestamp(),
@@ -93,20 +94,11 @@ async def flip(cluster: SimCluster, number: int, message: str) -> float:
     status = {"running": "5+4", "reason": "Broken", "message": message, "conditions": [condition]}
     about = manifest(ELASTIC_SERVICES, "rule-mindie", f"team-{number:04d}")
     await write_status(cluster, ELASTIC_SERVICES, about, status)
-    return time.time()
-
-
-async def fail(cluster: SimCluster, number: int) -> float:
-    status = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
-    await write_status(cluster, NODES, manifest(NODES, f"npu-{number:05d}"), status)
-    return time.time()
 
 
 async def write_status(api: KubeApi, resource: Resource, obj: Object, status: Object) -> None:
-    meta, patch = obj["metadata"], {"status": status}
-    await api.patch(
-        resource, meta.get("namespace"), meta["name"], patch, patch_type=PatchType.MERGE, subresource="status"
-    )  # fmt: skip
+    namespace, name, how = obj["metadata"].get("namespace"), obj["metadata"]["name"], PatchType.MERGE
+    await api.patch(resource, namespace, name, {"status": status}, patch_type=how, subresource="status")
 
 
 async def main(services: int, path: Path) -> None:
@@ -119,8 +111,11 @@ async def main(services: int, path: Path) -> None:
         print("ready", flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             what, number = line.split()[:2]
-            change = fail(cluster, int(number)) if what == "node" else flip(cluster, int(number), line.strip())
-            print(await change, flush=True)
+            if what == "node":
+                await write_status(cluster, NODES, manifest(NODES, f"npu-{int(number):05d}"), NOT_READY)
+            else:
+                await flip(cluster, int(number), line.strip())
+            print(time.time(), flush=True)  # when it was written
 
 
 if __name__ == "__main__":

@@ -18,13 +18,10 @@ MOMENT = 300.0
 """Seconds of the story at which the pictures are taken."""
 CHAT = "#/service/chat-1%2Fscaling-rule%2Fmindie"
 PICTURES = (
-    # name, part, what must be there, height, language, theme
-    ("services", "#/", ".row", 760, "en", "light"),
-    ("services-zh", "#/", ".row", 760, "zh", "dark"),
-    ("service", CHAT, ".chart path.run", 1160, "en", "light"),
-    ("service-zh", CHAT, ".chart path.run", 1160, "zh", "dark"),
-    ("cluster", "#/cluster", ".line.nodes", 1000, "en", "dark"),
-    ("cluster-zh", "#/cluster", ".line.nodes", 1000, "zh", "light"),
+    # name, part, what must be there, height, theme in English and in Chinese
+    ("services", "#/", ".row", 760, "light", "dark"),
+    ("service", CHAT, ".chart path.run", 1160, "light", "dark"),
+    ("cluster", "#/cluster", ".line.nodes", 1000, "dark", "light"),
 )
 
 
@@ -36,8 +33,11 @@ def main(folder: Path) -> None:
         with command("simulate", str(STORY), "--ui", "--speed", str(SPEED), "--seed", "1", log=log) as address:
             browser = driver.chromium.launch(executable_path=program(), args=["--no-sandbox"])
             wait(browser, address)
-            for name, part, ready, height, language, theme in PICTURES:
-                take(browser, address, folder / f"page-{name}.png", (part, ready, height, language, theme))
+            for name, part, ready, height, *themes in PICTURES:
+                for locale, ending, theme in zip(("en-GB", "zh-CN"), ("", "-zh"), themes, strict=True):
+                    look = {"locale": locale, "color_scheme": theme, "viewport": {"width": 1240, "height": height}}
+                    path = folder / f"page-{name}{ending}.png"
+                    take(browser, address.replace("/#", f"/{part}&", 1), ready, look, path)
             browser.close()
 
 
@@ -51,13 +51,10 @@ def wait(browser: Any, address: str) -> None:
     page.close()
 
 
-def take(browser: Any, address: str, path: Path, what: tuple[str, str, int, str, str]) -> None:
-    part, ready, height, language, theme = what
-    locale = "zh-CN" if language == "zh" else "en-GB"
-    viewport = {"width": 1240, "height": height}
-    context = browser.new_context(viewport=viewport, locale=locale, color_scheme=theme, reduced_motion="reduce")
+def take(browser: Any, address: str, ready: str, look: dict[str, Any], path: Path) -> None:
+    context = browser.new_context(**look, reduced_motion="reduce")
     page = context.new_page()
-    page.goto(address.replace("/#", f"/{part}&", 1))
+    page.goto(address)
     page.wait_for_selector(ready, timeout=60_000)
     page.wait_for_timeout(800)
     page.screenshot(path=path)
