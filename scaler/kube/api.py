@@ -64,15 +64,12 @@ PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "Prior
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
+_ADMISSION = "admissionregistration.k8s.io", "v1"
 MUTATING_POLICY_BINDINGS = Resource(
-    "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", False
+    *_ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", namespaced=False
 )
-MUTATING_WEBHOOKS = Resource(
-    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
-)
-VALIDATING_WEBHOOKS = Resource(
-    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
-)
+MUTATING_WEBHOOKS = Resource(*_ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False)
+VALIDATING_WEBHOOKS = Resource(*_ADMISSION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False)
 ASCEND_JOBS = Resource("mindxdl.gitee.com", "v1", "ascendjobs", "AscendJob")
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")

@@ -180,10 +180,9 @@ class HttpKubeApi:
         data = None if body is None else msgspec.json.encode(body)
 
         async def exchange(authorization: str) -> bytes:
-            async with asyncio.timeout(self._timeout * timeouts):
-                sent = self._request(verb, resource, path, authorization, self._timeout, data, content_type)
-                async with await sent as response:
-                    return await _json_of(response, longest)
+            sent = self._request(verb, resource, path, authorization, self._timeout, data, content_type)
+            async with asyncio.timeout(self._timeout * timeouts), await sent as response:
+                return await _json_of(response, longest)
 
         return await self._authorized(_METHODS.get(verb, "GET"), exchange)
 

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from scaler.kube.api import KubeApi, Object, Page, PatchType, Resource
 from scaler.kube.errors import (
@@ -47,13 +47,6 @@ _Where = tuple[str, Resource, str | None]
 """Verb, resource, namespace."""
 OnWrite = Callable[[str, Resource, str], None]
 """Called as (verb, resource, outcome) for each request; the outcome is "ok" or the name of the error."""
-
-
-class _Pause(NamedTuple):
-    """Loop time until which no request is sent, and the text of the answer with Retry-After."""
-
-    until: float
-    words: str
 
 
 class Slots:
@@ -111,7 +104,8 @@ class Writer:
         self._timeout = timeout
         self._slots = Slots(max_in_flight, most_of_one=min(max_in_flight, MAX_IN_FLIGHT_OF_ONE))
         self._on_write = on_write
-        self._paused: dict[_Where, _Pause] = {}
+        self._paused: dict[_Where, tuple[float, str]] = {}
+        """Loop time until which no such request is sent, and the text of the answer with Retry-After."""
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """POST. May be repeated for an object with a controller: an existing one of that name and controller counts as
@@ -201,8 +195,8 @@ class Writer:
                 delay = 0.0
                 if error.retry_after:  # until then no such request is sent
                     now, delay = loop.time(), error.retry_after * self._rng.uniform(1.0, JITTER)
-                    self._paused = {each: pause for each, pause in self._paused.items() if pause.until > now}
-                    self._paused[where] = _Pause(now + delay, str(error))
+                    self._paused = {each: pause for each, pause in self._paused.items() if pause[0] > now}
+                    self._paused[where] = now + delay, str(error)
                 if not isinstance(error, TooManyRequestsError | NotSentError):
                     raise
                 delay = delay or FIRST_DELAY * 2 ** (tries - 1) * self._rng.uniform(0.5, 1.5)
@@ -212,12 +206,13 @@ class Writer:
 
     async def _wait_out_pause(self, where: _Where, end: float) -> None:
         """Wait until Retry-After is over; TooManyRequestsError at once when the time is too short for that."""
-        while (pause := self._paused.get(where)) is not None:
-            left = pause.until - asyncio.get_running_loop().time()
+        while where in self._paused:
+            until, answer = self._paused[where]
+            left = until - asyncio.get_running_loop().time()
             if left < 1e-6:  # rounding may leave a rest that no sleep ends
                 break
-            if pause.until >= end:
-                words = f"not sent: {left:.0f} s are left of the pause after {pause.words}"
+            if until >= end:
+                words = f"not sent: {left:.0f} s are left of the pause after {answer}"
                 raise TooManyRequestsError(429, "TooManyRequests", words, retry_after=left)
             await asyncio.sleep(left)
 
