@@ -227,18 +227,14 @@ class Executor:
 
     async def _none_there(self, record: JobRecord, names: Iterable[str]) -> None:
         """NotSentError when one of these pods exists: the watch of pods may be far behind."""
-        for pod in await all_done([self._pod_there(record, name) for name in names]):
-            if pod:
-                raise NotSentError(f"{pod} of it exists, which the watch has not shown yet")
 
-    async def _pod_there(self, record: JobRecord, name: str) -> str:
-        """The name of the instance's pod if the pod exists and is not being deleted, else ""."""
-        try:
-            pod = await self._writer.get(PODS, record.namespace, name)
-        except NotFoundError:
-            return ""
-        stays = controller_uid(pod) == record.uid and "deletionTimestamp" not in pod["metadata"]
-        return f"pod {name}" if stays else ""
+        async def check(name: str) -> None:
+            with suppress(NotFoundError):
+                pod = await self._writer.get(PODS, record.namespace, name)
+                if controller_uid(pod) == record.uid and "deletionTimestamp" not in pod["metadata"]:
+                    raise NotSentError(f"pod {name} of it exists, which the watch has not shown yet")
+
+        await all_done([check(name) for name in names])
 
     def _own_pod_group(self, record: JobRecord) -> OwnedRecord | None:
         group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
