@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from tests.chaos.aimed import FAMILIES
-from tests.chaos.schedule import gated_schedule, schedule
+from tests.chaos.aimed import HISTORIES
 from tests.chaos.stage import play
 from tests.chaos.witness import Played
 from tests.contention.stage import play as play_story
@@ -26,8 +25,8 @@ HARM = ("event: ", "api fault: ", "lingering write", "stale list")
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Faults in virtual time.")
     parser.add_argument("--seeds", "--seed", metavar="A[-B]", default="0-99", help="play these")
-    parser.add_argument("--gated", action="store_true", help="services whose pods others make")
-    parser.add_argument("--aimed", choices=FAMILIES, default="", help="histories aimed at what random ones rarely meet")
+    parser.add_argument("--aimed", choices=HISTORIES, default="random", help="at what: an attack, a race, anything")
+    parser.add_argument("--gated", action="store_const", dest="aimed", const="gated", help="pods that others make")
     parser.add_argument("--story", choices=("all", *STORIES), action="append", help="services on scarce nodes instead")
     parser.add_argument("--mode", choices=MODES, default="both", help="of stories: who makes the pods")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -42,9 +41,7 @@ def main() -> int:
 def _histories(args: argparse.Namespace) -> dict[str, Callable[[int], Played]]:
     """What is played with every seed."""
     if not args.story:
-        return {
-            args.aimed or ("gated" if args.gated else "random"): partial(_play, args.gated, args.aimed, args.verbose)
-        }
+        return {args.aimed: partial(_play, args.aimed, args.verbose)}
     return {
         f"{story}, {'beside Ascend Operator' if beside else 'own pods'}": partial(play_story, story, beside=beside)
         for beside in MODES[args.mode]
@@ -52,8 +49,8 @@ def _histories(args: argparse.Namespace) -> dict[str, Callable[[int], Played]]:
     }
 
 
-def _play(gated: bool, aimed: str, verbose: bool, seed: int) -> Played:
-    made = FAMILIES[aimed](seed) if aimed else gated_schedule(seed) if gated else schedule(seed)
+def _play(aimed: str, verbose: bool, seed: int) -> Played:
+    made = HISTORIES[aimed](seed)
     one = play(made, keep_trace=verbose, family=aimed)
     if verbose:
         print(*made.world.services, *made.api_faults, *made.events, *one.trace, f"trace {one.digest}", sep="\n")

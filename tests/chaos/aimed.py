@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from scaler.sim.actors.nodes import NodeSpec
-from tests.chaos import world
-from tests.chaos.catalogue import SCALED, Event, api_fault, blind, retry_later, slow_webhook
-from tests.chaos.schedule import Schedule, gated_service, schedule
+from tests.chaos import schedule, world
+from tests.chaos.schedule import Event, Schedule
 from tests.chaos.world import CPU_NODE, HEALTHY, HEALTHY_NODES, Service, World
 from tests.faults import WRITES, Fault, Rule
 from tests.simulation import kinds
@@ -34,7 +33,7 @@ APART = (2.0, 15.0)
 def race(seed: int, *, gated: bool = False) -> Schedule:
     """An instance is bound, and while the scaler's watch of pods is behind, the rule has no place for it any more."""
     rng, service = _one_to_spare("race", seed, 1, RACED if gated else ())
-    behind = api_fault("lag of Pod", Fault.LAG, 29.0, 30.0, verbs=("watch",), kinds=("Pod",), seconds=10.0)
+    behind = schedule.api_fault("lag of Pod", Fault.LAG, 29.0, 30.0, verbs=("watch",), kinds=("Pod",), seconds=10.0)
     event = Event(_soon(rng), "rule edited", "a", 1)
     return _spare_opens(seed, service, service.pods[0], event, api_faults=(behind,))
 
@@ -51,7 +50,7 @@ def rollout(seed: int) -> Schedule:
     rng = random.Random(f"rollout-{seed}")
     largest = (rng.randint(1, 3), rng.randint(1, 2))
     ladder = tuple(dict.fromkeys((largest, (1, 1))))
-    service = gated_service("a", rng.choice(ROLLED), ladder, largest)
+    service = schedule.gated_service("a", rng.choice(ROLLED), ladder, largest)
     nodes = (CPU_NODE, *world.nodes("a", 2 * service.nodes_for(largest)))
     events = [Event(round(rng.uniform(20, 40), 1), "updated", "a", 2)]
     if rng.random() < 0.5:
@@ -60,8 +59,9 @@ def rollout(seed: int) -> Schedule:
 
 
 ROLLOUT = Schedule(
-    0, World((gated_service("a", kinds.SURGING, ((2, 1), (1, 1)), (3, 1)),), (CPU_NODE, *world.nodes("a", 8))), 60.0,
-    (Event(30.0, "updated", "a", 2),),
+    0, World(
+        (schedule.gated_service("a", kinds.SURGING, ((2, 1), (1, 1)), (3, 1)),), (CPU_NODE, *world.nodes("a", 8))
+    ), 60.0, (Event(30.0, "updated", "a", 2),),
 )  # fmt: skip
 """One held, two running, and a whole new set of pods beside them: where pairs of revisions are counted."""
 
@@ -69,8 +69,8 @@ ROLLOUT = Schedule(
 def upgrade(seed: int) -> Schedule:
     """Of two replicas of the release before, each is replaced during whatever else goes wrong; in every second history
     both are replaced back. Numbers stay: the release before does not know of `service scaled`."""
-    rng, made = random.Random(f"upgrade-{seed}"), schedule(seed)
-    events = [event for event in made.events if event.what != SCALED]
+    rng, made = random.Random(f"upgrade-{seed}"), schedule.schedule(seed)
+    events = [event for event in made.events if event.what != schedule.SCALED]
     for at in sorted(rng.uniform(0, made.storm * 0.8) for _ in range(rng.choice([1, 2]))):
         slots = rng.sample(range(2), 2)
         events += [Event(round(at + n * rng.uniform(*APART), 1), "roll", str(slot)) for n, slot in enumerate(slots)]
@@ -85,7 +85,7 @@ def _one_to_spare(name: str, seed: int, least: int, made_by: Sequence[Kind]) -> 
     prefill = rng.randint(1, 2)
     ladder = ((prefill + 1, 1), (prefill, 1))
     if kind is not None:
-        return rng, gated_service("a", kind, ladder, ladder[0])
+        return rng, schedule.gated_service("a", kind, ladder, ladder[0])
     pods = (rng.randint(least, 3), rng.randint(1, 2))
     return rng, Service("a", "mindie", "a", ladder, ladder[0], pods)
 
@@ -147,14 +147,17 @@ def _flood(seed: int) -> Schedule:
 def _blind(seed: int, *, how: str) -> Schedule:
     """Every replica is; what was lost meanwhile is back soon after."""
     lasting = random.Random(f"blind-{seed}").uniform(60, LASTING)
-    api_faults = blind(BLIND_TO[seed % len(BLIND_TO)], how, FROM, lasting)
+    api_faults = schedule.blind(BLIND_TO[seed % len(BLIND_TO)], how, FROM, lasting)
     return _history(seed, api_faults=api_faults, within=FROM + lasting - HURT + AT_ONCE + 60)
 
 
 def _blind_leader(seed: int) -> Schedule:
     """The first of two replicas is, for longer than any patience, and a kill later the other one leads, too."""
     how = ("403", "silent", "hang")[seed % 3]
-    api_faults = (*blind("Pod", how, FROM, 340.0, replica=0), *blind("Lease", "hang", 0.0, 10.0, replica=1))
+    api_faults = (
+        *schedule.blind("Pod", how, FROM, 340.0, replica=0),
+        *schedule.blind("Lease", "hang", 0.0, 10.0, replica=1),
+    )
     return _history(seed, api_faults=api_faults, within=240.0, replicas=2)
 
 
@@ -169,7 +172,7 @@ def _restored(seed: int) -> Schedule:
 
 def _slow_webhook(seed: int) -> Schedule:
     """Creating pods hangs in the namespace of another tenant, where there is always something to create."""
-    slow = slow_webhook(_NEIGHBOUR.namespace, 0.0, 300.0)
+    slow = schedule.slow_webhook(_NEIGHBOUR.namespace, 0.0, 300.0)
     touched = [Event(20.0 + 2 * number, "group label changed", f"s-p{number % 4}") for number in range(60)]
     return _history(seed, *touched, api_faults=(slow,), neighbour=True)
 
@@ -185,7 +188,7 @@ def _clocks(seed: int) -> Schedule:
 
 
 def _retry_after(seed: int) -> Schedule:
-    refused = retry_later(HURT - 5, 20.0, (WRITES, ("list", "watch"), ())[seed % 3])
+    refused = schedule.retry_later(HURT - 5, 20.0, (WRITES, ("list", "watch"), ())[seed % 3])
     return _history(seed, api_faults=(refused,), within=15 + 60 + AT_ONCE + 30)
 
 
@@ -202,3 +205,5 @@ FAMILIES: dict[str, Callable[[int], Schedule]] = {
     "gated-half-bound": partial(half_bound, gated=True),
     "rollout": rollout, "gated rollout": lambda _seed: ROLLOUT, "upgrade": upgrade, **ATTACKS,
 }  # fmt: skip
+HISTORIES = {"random": schedule.schedule, "gated": schedule.gated_schedule, **FAMILIES}
+"""All schedules that a seed decides."""

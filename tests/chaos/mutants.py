@@ -13,8 +13,7 @@ from scaler.kube import outbox, writer
 from scaler.report import service_events
 from scaler.state import expectations, instances, queue
 from tests.chaos import test_histories
-from tests.chaos.aimed import FAMILIES
-from tests.chaos.schedule import gated_schedule, schedule
+from tests.chaos.aimed import HISTORIES
 from tests.chaos.stage import play
 from tests.contention.stage import play as play_story
 from tests.mutants import Edit, Mutant
@@ -103,13 +102,9 @@ def failures_of(history: str, seed: int = 0) -> list[str]:
         except Exception as error:  # a mistake may break anything
             return [str(error) or repr(error)]
         return []
-    if history in FAMILIES:
-        return play(FAMILIES[history](seed), family=history).failures
     match history.split():
         case ["story", name, number, promise]:
             return [failure for failure in play_story(name, int(number)).failures if promise in failure]
-        case ["gated", number]:
-            return play(gated_schedule(int(number))).failures
-        case [_, number]:
-            return play(schedule(int(number))).failures
-    raise ValueError(history)
+        case ["random" | "gated" as name, number]:
+            return play(HISTORIES[name](int(number)), family=name).failures
+    return play(HISTORIES[history](seed), family=history).failures

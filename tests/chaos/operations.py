@@ -19,8 +19,8 @@ from scaler.sim.actors.nodes import NodeFate, change_node
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.cluster import SimCluster
 from tests.chaos import hostile, world
-from tests.chaos.catalogue import SCALED, Event
 from tests.chaos.replica import Replica
+from tests.chaos.schedule import SCALED, Event
 from tests.chaos.view import Instance, view_of
 from tests.chaos.witness import HealthyTenant
 from tests.chaos.world import HEALTHY, Service, World

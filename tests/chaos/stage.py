@@ -58,13 +58,12 @@ pods are refused, each instance is tried six times in a minute, with about seven
 (tests.chaos.writes.ORDERED)."""
 
 
-def play(made: Schedule, *, keep_trace: bool = False, family: str = "") -> Played:
+def play(made: Schedule, *, keep_trace: bool = False, family: str = "random") -> Played:
     """Everything in virtual time; the same schedule gives the same result, trace and digest.
 
-    `family` of tests.chaos.aimed that the schedule is of, if any, so that a failed test can name what repeats it.
+    `family` of tests.chaos.aimed.HISTORIES that the schedule is of, so that a failed test can name what repeats it.
     """
-    chosen = ["--aimed", family] if family else ["--gated"] if made.world.gated else []
-    played(shlex.join(["tests.chaos", *chosen, "--seed", str(made.seed), "-v"]))
+    played(shlex.join(["tests.chaos", "--aimed", family, "--seed", str(made.seed), "-v"]))
 
     async def main() -> Played:
         return await Stage(made, keep_trace=keep_trace).play()

@@ -12,10 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.chaos import catalogue
-from tests.chaos.catalogue import Event, api_fault
 from tests.chaos.replica import TERMINATION
-from tests.chaos.schedule import Schedule, schedule
+from tests.chaos.schedule import ATTACKS, EVENTS, SCALED, Event, Schedule, api_fault, retry_later, schedule
 from tests.chaos.stage import play, served_by
 from tests.chaos.world import CPU_NODE, HEALTHY, HEALTHY_NODES, Service, World, nodes
 from tests.faults import WRITES, Fault, Rule
@@ -53,7 +51,7 @@ def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
 def test_the_fixed_schedules_know_every_event_and_every_fault() -> None:
     made = [schedule(seed) for seed in SEEDS]
     happens = {event.what for one in made for event in one.events}
-    assert happens == {kind.what for kind in (*catalogue.EVENTS, *catalogue.ATTACKS)} | {catalogue.SCALED}
+    assert happens == {kind.what for kind in (*EVENTS, *ATTACKS)} | {SCALED}
     assert {rule.fault for one in made for rule in one.api_faults} == set(Fault) - {Fault.CRASH, Fault.CRASH_AFTER}
 
 
@@ -68,7 +66,7 @@ def calm(storm: float, *api_faults: Rule, events: tuple[Event, ...] = ()) -> Sch
 
 
 def test_the_healthy_service_may_wait_as_long_as_the_last_refusal_of_a_storm_told_the_scaler_to_wait() -> None:
-    late = catalogue.retry_later(50.0, 10.0)
+    late = retry_later(50.0, 10.0)
     away = api_fault("no connection", Fault.NOT_SENT, 0.0, 55.0)
     made = calm(60.0, away, late, events=(Event(54.0, "crash", "0", 4.0),))
     assert play(made).failures == []

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.aimed import ROLLOUT
-from tests.chaos.catalogue import GATED_EVENTS, SCALED
-from tests.chaos.schedule import GATED_KINDS, gated_schedule
+from tests.chaos.schedule import GATED_EVENTS, GATED_KINDS, SCALED, gated_schedule
 from tests.chaos.stage import play
 from tests.parts import short_and_long
 
@@ -18,7 +17,7 @@ MANY = range(120)
 @pytest.mark.parametrize("first", short_and_long(SEEDS[::BATCH], short=1, why="more seeds of the same"))
 def test_no_promise_is_broken_whatever_goes_wrong(first: int) -> None:
     for seed in range(first, first + BATCH):
-        assert (seed, play(gated_schedule(seed)).failures) == (seed, [])
+        assert (seed, play(gated_schedule(seed), family="gated").failures) == (seed, [])
 
 
 def test_a_rollout_beside_a_held_instance_breaks_no_promise() -> None:
