@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
 
 from scaler.decide.world import Admit, Decision, Evict, Plan, Preempt, Reason, Revoke, State
+from scaler.kube.api import CONFIG_MAPS, NODES, Object, Resource
+from scaler.sim.actors import objects
 from scaler.sim.stories.play import START
 from scaler.sim.stories.timeline import MomentKind, Timeline
+from tests.chaos.view import Instance, View
 from tests.chaos.witness import Witness
-from tests.contention.services import Service, serving
+from tests.contention.services import KIND, RULE, Service, serving
 from tests.contention.stories import AT_WORK, PATIENCE, Story
-from tests.contention.view import ServicesView, fit
 
 SETTLED = 1.0
 """Seconds for which what is seen may contradict S10: a loss is seen and answered within it."""
@@ -30,6 +33,103 @@ SORTED_OUT = 60.0
 """Seconds after the last event within which what it changed is sorted out."""
 TURN = 30.0
 """Seconds after which room may not be kept any more for what makes no progress."""
+
+
+class ServicesView(View):
+    """The cluster as far as services on scarce nodes are concerned, fed what the controller's own watches deliver:
+    a decision is judged by what could be known. Every pod fills a node, so "fits" is a matching of pods to nodes."""
+
+    def __init__(self, services: Iterable[Service]) -> None:
+        super().__init__()
+        self.services = {service.key: service for service in services}
+        self.rules: set[str] = set()
+        """Namespaces whose rule was seen; a rule that goes is remembered."""
+
+    def take(self, resource: Resource, obj: Object, *, gone: bool = False) -> None:
+        """What happened to one object."""
+        super().take(resource, obj, gone=gone)
+        if resource == CONFIG_MAPS and objects.name(obj) == RULE:
+            self.rules.add(objects.namespace(obj))
+
+    # Services
+
+    @cached_property
+    def _by_group(self) -> dict[tuple[str, str], list[Instance]]:
+        found = defaultdict(list)
+        for one in self.instances:
+            if not objects.terminating(one.job):
+                found[one.service, one.group].append(one)
+        return dict(found)
+
+    def of(self, service: str, group: str) -> list[Instance]:
+        return self._by_group.get((service, group), [])
+
+    def all_of(self, service: str) -> list[Instance]:
+        return [one for group in self.services[service].minimum for one in self.of(service, group)]
+
+    def serves(self, key: str) -> bool:
+        minimum = self.services[key].minimum
+        return all(sum(one.all_run for one in self.of(key, group)) >= number for group, number in minimum.items())
+
+    @cached_property
+    def waiting(self) -> list[str]:
+        """Services whose smallest ratio is not all bound and could be: its rule and its jobs exist."""
+        return [
+            key
+            for key, service in self.services.items()
+            if service.name in self.rules
+            and self.missing(key)
+            and all(len(self.of(key, group)) >= number for group, number in service.minimum.items())
+        ]
+
+    def missing(self, key: str, *, without: Set[str] = frozenset()) -> list[str]:
+        """Kind of node for each pod that the smallest ratio still needs; of each group the nearest instances."""
+        service, count = self.services[key], 0
+        for group, number in service.minimum.items():
+            count += sum(sorted(one.unbound for one in self.of(key, group) if one.uid not in without)[:number])
+        return [service.kind] * count
+
+    def beyond_minimum(self, key: str) -> int:
+        """Nodes that its instances beyond its minimum hold."""
+        nodes = 0
+        for group, number in self.services[key].minimum.items():
+            running = [one for one in self.of(key, group) if one.all_run]
+            nodes += sum(one.size for one in running[number:])
+        return nodes
+
+    def released(self, key: str) -> set[str]:
+        """Its instances that have pods which wait for the scheduler."""
+        return {one.uid for one in self.all_of(key) if one.in_hands}
+
+    def in_part(self, key: str) -> list[str]:
+        """Kind of node for each pod that waits for the scheduler while another one of its instance is bound."""
+        return [self.services[key].kind for one in self.all_of(key) if one.seated for _ in one.in_hands]
+
+    def ends(self, key: str) -> bool:
+        """Some of its pods are terminating."""
+        return any(objects.terminating(pod) for one in self.all_of(key) for pod in one.pods if not objects.ended(pod))
+
+    # Nodes
+
+    @property
+    def node_kinds(self) -> set[str]:
+        return {objects.labels_of(node).get(KIND, "") for node in self.all(NODES)}
+
+    def room(self, *, coming: bool = False, away: bool = False, without: Set[str] = frozenset()) -> list[str]:
+        """Kinds of the nodes that are free; see `View.free`."""
+        return self.free(KIND, coming=coming, away=away, without=without)
+
+    def fits(self, needed: Iterable[Sequence[str]]) -> bool:
+        """Whether all these pods find nodes that are free."""
+        return fit([kind for each in needed for kind in each], self.room())
+
+    def has_neighbour(self, key: str) -> bool:
+        """Another service could ever use some of its nodes; who is alone is admitted whether it fits or not."""
+        present = {one.service for one in self.instances if not objects.terminating(one.job)}
+        neighbours = [self.services[other] for other in present & self.services.keys() - {key}]
+        others = {other.kind for other in neighbours if other.name in self.rules}
+        own = self.services[key].kind
+        return any(own in ("", kind) and other in ("", kind) for other in others for kind in self.node_kinds)
 
 
 class Passes:
@@ -57,15 +157,10 @@ class Passes:
         self._part_since: dict[str, float] = {}
         """Since when instances are bound in part."""
         self._plans: dict[str, Plan] = {}
-        self.admitted: Counter[str] = Counter()
-        """Admissions by instance."""
-        self.admissions_at: list[tuple[float, str]] = []
+        self.admitted: list[tuple[float, str]] = []
         """When which instance was admitted."""
         self.evictions: defaultdict[str, list[float]] = defaultdict(list)
         """When something was evicted for a service."""
-        self.revocations = 0
-        self.held_up = 0.0
-        """Seconds for which, at most, a minimum waited beside nodes that were free for it."""
 
     def judge(self, decision: Decision) -> None:
         """One pass of the controller."""
@@ -85,9 +180,7 @@ class Passes:
         self._part_since = {one.uid: self._part_since.get(one.uid, now) for one in halves}
         for plan in plans.values():
             admitted, revoked = _uids(plan, Admit), _uids(plan, Revoke)
-            self.admitted.update(admitted)
-            self.admissions_at += [(now, uid) for uid in sorted(admitted)]
-            self.revocations += len(revoked)
+            self.admitted += [(now, uid) for uid in sorted(admitted)]
             self._going = (self._going | revoked) - admitted
             for action in plan.actions:
                 if isinstance(action, Evict):
@@ -200,12 +293,17 @@ class Passes:
         for key in self.view.services.keys() - self._given_up:
             wrong = key in self.view.waiting and self.view.fits([self.view.missing(key)])
             since = self.witness.since(f"L5 {key}", wrong=wrong)
-            self.held_up = max(self.held_up, since)
             if since > self._patience:
                 why = sorted(_reasons(self._plans[key])) if key in self._plans else []
                 needed, free = _list(self.view.missing(key)), _list(self.view.room())
                 self._fail(f"L5: {key} is held up though {needed} fits on {free}: {', '.join(why)}")
                 self.witness.since(f"L5 {key}", wrong=False)
+
+
+def fit(needed: Sequence[str], free: Sequence[str]) -> bool:
+    """Whether pods find nodes: those that say which kind first, the others take what is left."""
+    picky = all(needed.count(kind) <= free.count(kind) for kind in set(needed) if kind)
+    return picky and len(needed) <= len(free)
 
 
 def _list(kinds: Iterable[str]) -> str:
@@ -263,7 +361,7 @@ def _endless(passes: Passes, story: Story) -> Iterator[str]:
         if late:
             yield f"L4: evictions for {key} do not end: {late[:3]}"
     cursed = {one.uid for key in story.given_up for one in passes.view.all_of(key)}
-    late_ones = Counter(one for at, one in passes.admissions_at if at > over and one not in cursed)
+    late_ones = Counter(one for at, one in passes.admitted if at > over and one not in cursed)
     for one, times in late_ones.most_common(1):
         if times > story.admissions:
             yield f"L4: {one} is admitted {times} times after the last event"

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any
@@ -158,13 +159,11 @@ def play(name: str, seed: int, *, beside: bool = False, arbitration: bool = True
     serve, evictions = len(serving(timeline)), sum(map(len, passes.evictions.values()))
     text = "\n".join(f"{one.at:.6f} {one.service} {one.text}" for one in timeline.moments)
     return Played(
-        seed, wrong, counts={f"end with {serve} serving": 1, "revocations": passes.revocations, "evictions": evictions},
+        seed, wrong, counts={f"end with {serve} serving": 1, "evictions": evictions},
         most={
             "seconds from the last event until so many serve for good": timeline.serving()[-1][0] - story.last_event,
             "seconds from the last event to rest": max(one.at for one in timeline.moments) - story.last_event,
-            "revocations with one seed": passes.revocations,
-            "admissions of one instance": max(passes.admitted.values(), default=0),
-            "seconds for which a minimum is held up beside free nodes": passes.held_up,
+            "admissions of one instance": max(Counter(uid for _, uid in passes.admitted).values(), default=0),
         },
         digest=hashlib.blake2b(text.encode(), digest_size=8).hexdigest(),
     )  # fmt: skip
