@@ -10,20 +10,13 @@ from __future__ import annotations
 
 import copy
 
-import msgspec
-
 from scaler.kube.api import PODS, STATEFUL_SETS, KubeApi, Object
 from scaler.sim.actors import making, objects
 from scaler.sim.actors.stand_in import StandInController
 
 REVISION = "controller-revision-hash"
-
-
-class Replicas(msgspec.Struct, frozen=True):
-    """The pods of one StatefulSet by ordinal: the wanted ones and those beyond them."""
-
-    wanted: dict[int, Object | None]
-    condemned: dict[int, Object]
+Replicas = dict[int, Object | None]
+"""The wanted pods of one StatefulSet, by ordinal."""
 
 
 class StatefulSets(StandInController):
@@ -38,23 +31,24 @@ class StatefulSets(StandInController):
         """Revision -> pod template."""
 
     async def keep(self, owner: Object) -> None:
-        replicas, update = _replicas(owner, self.mirror.owned(PODS, owner)), revision_of(owner)
+        pods, update = self.mirror.owned(PODS, owner), revision_of(owner)
         self._templates.setdefault(update, copy.deepcopy(objects.spec(owner).get("template") or {}))
-        await self.status(STATEFUL_SETS, owner, _status(owner, replicas, update))
+        await self.status(STATEFUL_SETS, owner, _status(owner, pods, update))
         in_order = objects.spec(owner).get("podManagementPolicy", "OrderedReady") == "OrderedReady"
-        if await self._fill(owner, replicas, update, in_order=in_order):
+        wanted = _wanted(owner, pods)
+        if await self._fill(owner, wanted, update, in_order=in_order):
             return
-        for _, pod in sorted(replicas.condemned.items(), reverse=True):
+        for pod in sorted((pod for pod in pods if ordinal_of(pod) not in wanted), key=ordinal_of, reverse=True):
             if not objects.terminating(pod):
                 await self.delete(PODS, pod)
             if in_order:
                 return
-        for pod in to_update(owner, replicas, update, counts_unavailable=self._counts_unavailable):
+        for pod in to_update(owner, wanted, update, counts_unavailable=self._counts_unavailable):
             await self.delete(PODS, pod)
 
-    async def _fill(self, stateful_set: Object, replicas: Replicas, update: str, *, in_order: bool) -> bool:
+    async def _fill(self, stateful_set: Object, wanted: Replicas, update: str, *, in_order: bool) -> bool:
         """Creates missing pods; True when further pods, in order, have to wait for one of them."""
-        for ordinal, pod in replicas.wanted.items():
+        for ordinal, pod in wanted.items():
             if pod is None:
                 await self.create(PODS, self._pod(stateful_set, ordinal, update))
             elif objects.ended(pod) and not objects.terminating(pod):
@@ -90,17 +84,17 @@ def ordinal_of(pod: Object) -> int:
     return int(digits) if digits.isdecimal() else -1
 
 
-def to_update(stateful_set: Object, replicas: Replicas, update: str, *, counts_unavailable: bool) -> list[Object]:
+def to_update(stateful_set: Object, wanted: Replicas, update: str, *, counts_unavailable: bool) -> list[Object]:
     """The pods that an update deletes next, the highest of an old revision first; none with OnDelete.
 
     One at a time, while all above it are ready; with `counts_unavailable` as many as maxUnavailable allows.
     """
     if (objects.spec(stateful_set).get("updateStrategy") or {}).get("type") == "OnDelete":
         return []
-    updated = [pod for ordinal, pod in sorted(replicas.wanted.items(), reverse=True)
+    updated = [pod for ordinal, pod in sorted(wanted.items(), reverse=True)
                if ordinal >= _partition(stateful_set) and pod is not None]  # fmt: skip
     outdated = [p for p in updated if objects.labels_of(p).get(REVISION) != update and not objects.terminating(p)]
-    unready = [ordinal for ordinal, pod in replicas.wanted.items() if pod is None or not making.ready(pod)]
+    unready = [ordinal for ordinal, pod in wanted.items() if pod is None or not making.ready(pod)]
     if counts_unavailable:
         most = _rolling(stateful_set).get("maxUnavailable", 1)
         allowed = max(1, making.scaled(most, making.number(stateful_set), up=False))
@@ -120,17 +114,14 @@ def _first(stateful_set: Object) -> int:
     return int((objects.spec(stateful_set).get("ordinals") or {}).get("start") or 0)
 
 
-def _replicas(stateful_set: Object, pods: list[Object]) -> Replicas:
+def _wanted(stateful_set: Object, pods: list[Object]) -> Replicas:
     present = {ordinal_of(pod): pod for pod in pods}
     first = _first(stateful_set)
-    ordinals = range(first, first + making.number(stateful_set))
-    condemned = {ordinal: pod for ordinal, pod in present.items() if ordinal not in ordinals}
-    return Replicas({ordinal: present.get(ordinal) for ordinal in ordinals}, condemned)
+    return {ordinal: present.get(ordinal) for ordinal in range(first, first + making.number(stateful_set))}
 
 
-def _status(stateful_set: Object, replicas: Replicas, update: str) -> Object:
+def _status(stateful_set: Object, pods: list[Object], update: str) -> Object:
     """The present revision becomes the new one when every pod is of it and ready."""
-    pods = [pod for pod in (*replicas.wanted.values(), *replicas.condemned.values()) if pod is not None]
     before = str(objects.status(stateful_set).get("currentRevision") or update)
     updated = sum(objects.labels_of(pod).get(REVISION) == update for pod in pods)
     serving = sum(map(making.ready, pods))

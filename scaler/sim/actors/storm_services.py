@@ -78,9 +78,9 @@ class StormServices(StandInController):
         scale, roll = (scale_stateful, roll_stateful) if numbered else (scale_stateless, roll_stateless)
         own = _of(role, members)
         change = (roll if update else scale)(_role(role), [_member_of(member) for member in own])
-        resource, make = (POD_SETS, _pod_set) if group_size(role) > 1 else (PODS, _pod)
+        resource = POD_SETS if group_size(role) > 1 else PODS
         for slot in change.create:
-            await self.create(resource, make(role_set, role, slot))
+            await self.create(resource, _made(role_set, role, slot))
         for member in own:
             if objects.name(member) in change.delete:
                 await self.delete(resource, member)
@@ -182,31 +182,19 @@ def _marks(role_set: Object, role: Object, slot: int | None) -> tuple[str, dict[
     return name, labels, annotations
 
 
-def _environment(role_set: Object, role: Object, slot: int | None) -> dict[str, str]:
+def _made(role_set: Object, role: Object, slot: int | None) -> Object:
+    """A member of a role: a pod, or a PodSet."""
+    name, labels, annotations = _marks(role_set, role, slot)
     variables = {
-        "STORM_SERVICE_NAME": objects.labels_of(role_set).get(STORM_SERVICE, ""),
-        "ROLESET_NAME": objects.name(role_set),
-        "ROLESET_INDEX": objects.annotations_of(role_set).get(ROLE_SET_INDEX, ""),
-        "ROLE_NAME": str(role.get("name")),
-        "ROLE_TEMPLATE_HASH": _hash(role),
-    }
-    return variables if slot is None else {**variables, "ROLE_REPLICA_INDEX": str(slot)}
-
-
-def _pod(role_set: Object, role: Object, slot: int | None) -> Object:
-    name, labels, annotations = _marks(role_set, role, slot)
-    host = {"subdomain": labels[STORM_SERVICE], **({} if slot is None else {"hostname": name})}
-    pod = making.pod_of(
-        role.get("template") or {}, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, **host
-    )
-    add_environment(pod["spec"], _environment(role_set, role, slot), first=True)
-    return pod
-
-
-def _pod_set(role_set: Object, role: Object, slot: int | None) -> Object:
-    name, labels, annotations = _marks(role_set, role, slot)
+        "STORM_SERVICE_NAME": labels[STORM_SERVICE], "ROLESET_NAME": objects.name(role_set),
+        "ROLESET_INDEX": annotations[ROLE_SET_INDEX], "ROLE_NAME": str(role.get("name")),
+        "ROLE_TEMPLATE_HASH": _hash(role), **({} if slot is None else {"ROLE_REPLICA_INDEX": str(slot)}),
+    }  # fmt: skip
     template = copy.deepcopy(role.get("template") or {})
-    add_environment(template.get("spec") or {}, _environment(role_set, role, slot), first=True)
+    add_environment(template.get("spec") or {}, variables, first=True)
+    if group_size(role) == 1:
+        host = {"subdomain": labels[STORM_SERVICE], **({} if slot is None else {"hostname": name})}
+        return making.pod_of(template, name, role_set, ROLE_SETS, labels=labels, annotations=annotations, **host)
     spec: Object = {"podGroupSize": group_size(role), "template": template, "stateful": bool(role.get("stateful"))}
     if _volcano(role) is not None:
         spec["schedulingStrategy"] = role["schedulingStrategy"]

@@ -40,12 +40,8 @@ def at(obj: Any, path: Iterable[str]) -> Any:
     return obj
 
 
-class ScalePaths(msgspec.Struct, frozen=True):
-    """The paths of the fields in an object's Scale; no selector if the definition names none."""
-
-    spec: tuple[str, ...]
-    status: tuple[str, ...]
-    selector: tuple[str, ...]
+ScalePaths = tuple[tuple[str, ...], ...]
+"""Paths of the fields in an object's Scale: spec, status and selector, which is empty if the definition names none."""
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,14 +119,14 @@ def kind_of(definition: Object) -> Kind:
     subresources = version.get("subresources") or {}
     scale = subresources.get("scale")
     named = [str((scale or {}).get(f"{name}Path", "")) for name in ("specReplicas", "statusReplicas", "labelSelector")]
-    paths = [tuple(filter(None, path.split("."))) for path in named]
+    paths = tuple(tuple(filter(None, path.split("."))) for path in named)
     return Kind(
         resource=Resource(spec["group"], version["name"], names["plural"], names["kind"], namespaced),
         singular=names.get("singular") or names["kind"].lower(),
         short_names=tuple(names.get("shortNames") or ()),
         custom=True,
         status="status" in subresources,
-        scale=ScalePaths(*paths) if scale else None,
+        scale=paths if scale else None,
         generation=True,
         unconditional_update=False,
         schema=(version.get("schema") or {}).get("openAPIV3Schema"),

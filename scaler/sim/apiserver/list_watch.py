@@ -13,7 +13,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -108,11 +107,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str = ""
 
 
-class _Token(NamedTuple):
-    """A continue token: the version of the list, and the last key of the page before."""
-
-    version: int
-    after: Key
+_Token = tuple[int, Key]
+"""A continue token: the version of the list, and the last key of the page before."""
 
 
 def selection(kind: Kind, query: Query) -> Predicate:
@@ -152,7 +148,8 @@ def list_page(store: Store, kind: Kind, namespace: str | None, query: Query) -> 
 
 def _read_token(text: str) -> _Token:
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=_Token)
+        token: _Token = msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=_Token)
+        return token
     except (binascii.Error, ValueError, msgspec.MsgspecError):
         raise refusals.bad_request("continue key is not valid") from None
 
@@ -162,7 +159,7 @@ def _first_page(store: Store, query: Query) -> _Token:
     if wanted > store.version:
         raise refusals.too_new(wanted, store.version)
     # With a limit a version means exactly that version, without one it means "not older than".
-    return _Token(wanted if wanted and query.limit else store.version, ("", ""))
+    return (wanted if wanted and query.limit else store.version), ("", "")
 
 
 def _records_at(table: Table, version: int, namespace: str | None, after: Key) -> Iterator[tuple[Key, Record]]:

@@ -14,13 +14,13 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 def shown(kind: Kind, record: Record) -> Record:
     """The Scale of an object. InternalError (500), as from a real API server, when the object has no number."""
-    paths, obj = _paths(kind), record.object
-    spec = {"replicas": at(obj, paths.spec)}
+    (path, status_path, selector_path), obj = _paths(kind), record.object
+    spec = {"replicas": at(obj, path)}
     if spec["replicas"] is None:
-        raise refusals.internal(f'the spec replicas field ".{".".join(paths.spec)}" does not exist')
+        raise refusals.internal(f'the spec replicas field ".{".".join(path)}" does not exist')
     metadata = {name: obj["metadata"][name] for name in _METADATA if name in obj["metadata"]}
-    status: Object = {"replicas": at(obj, paths.status) or 0}
-    if paths.selector and (selector := at(obj, paths.selector)):
+    status: Object = {"replicas": at(obj, status_path) or 0}
+    if selector_path and (selector := at(obj, selector_path)):
         status["selector"] = selector
     scale = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}
     return Record(scale, record.version)
@@ -33,7 +33,7 @@ def scaled(kind: Kind, record: Record, scale: Object) -> Object:
     if sent.get("name") != name:
         raise refusals.bad_request(f"the name of the object ({name} based on URL) does not match or is missing")
     whole["metadata"] |= {key: sent[key] for key in ("uid", "resourceVersion") if key in sent}
-    *path, last = _paths(kind).spec
+    *path, last = _paths(kind)[0]
     for field in path:
         inner = inner.setdefault(field, {})
     inner[last] = at(scale, ("spec", "replicas")) or 0

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -113,11 +113,8 @@ class Table:
         return records
 
 
-class Backup(NamedTuple):
-    """All objects of one moment, for `Store.restore`."""
-
-    version: int
-    records: dict[Resource, dict[Key, Record]]
+Backup = tuple[int, dict[Resource, dict[Key, Record]]]
+"""All objects of one moment, for `Store.restore`: the version, and the records of each resource."""
 
 
 class Store:
@@ -160,15 +157,15 @@ class Store:
             oldest = max(table.oldest for table in self._tables.values())
             kept = [change for table in self._tables.values() for change in table.changes if change.moment <= moment]
             version = max([oldest, *(change.version for change in kept)])
-        return Backup(version, {resource: table.at(version) for resource, table in self._tables.items()})
+        return version, {resource: table.at(version) for resource, table in self._tables.items()}
 
     def restore(self, backup: Backup) -> None:
         """Restores all objects, and uses version numbers a second time. No observer is called."""
-        self.version = backup.version
+        self.version, kept = backup
         for resource, table in self._tables.items():
-            records = backup.records.get(resource, {})
+            records = kept.get(resource, {})
             table.records, table.keys = dict(records), sorted(records)
-            table.changes, table.oldest = [], backup.version
+            table.changes, table.oldest = [], self.version
 
     def _commit(
         self, kind: EventType, resource: Resource, key: Key, before: Record | None, obj: Object, moment: float

@@ -48,11 +48,8 @@ class InstanceView(msgspec.Struct, frozen=True):
     """NPUs of its pods."""
 
 
-class _Instance(msgspec.Struct):
-    name: str
-    group: str
-    size: int
-    pods: list[Object] = []
+_Instance = tuple[str, str, int, list[Object]]
+"""Name, group, number of wanted pods, and pods."""
 
 
 def service_of(obj: Object) -> str:
@@ -82,12 +79,12 @@ def census(
             group = objects.scaling_labels(job).get(GROUP_LABEL, "")
             parts = [*(objects.spec(job).get("replicaSpecs") or {}).values(), *(objects.spec(job).get("tasks") or [])]
             size = sum(int(part.get("replicas", 1)) for part in parts if isinstance(part, dict))
-            services[service][objects.uid(job)] = _Instance(objects.name(job), group, size, own)
+            services[service][objects.uid(job)] = objects.name(job), group, size, own
     for pod in (pod for found in members.values() for pod in found):
         if service := service_of(pod):
             name, size = instance_of(pod, sizes or {})
             group = objects.labels_of(pod).get(GROUP_LABEL, "")
-            services[service].setdefault(name, _Instance(name, group, size)).pods.append(pod)
+            services[service].setdefault(name, (name, group, size, []))[3].append(pod)
     return {
         name: sorted((_view(one, ready) for one in services[name].values()), key=lambda v: (v.group, natural(v.name)))
         for name in sorted(services)
@@ -103,15 +100,15 @@ def running(instances: Iterable[InstanceView]) -> dict[str, int]:
 
 
 def _view(instance: _Instance, ready: set[str]) -> InstanceView:
-    pods = instance.pods
+    name, group, size, pods = instance
     nodes = tuple(sorted({objects.node_of(pod) for pod in pods if objects.node_of(pod)}, key=natural))
     live = [pod for pod in pods if not objects.terminating(pod) and not objects.gated(pod)]
-    condition = _condition(live, instance.size, ready, len(pods))
+    condition = _condition(live, size, ready, len(pods))
     holding = [pod for pod in pods if objects.node_of(pod) and not objects.ended(pod)]
     requests = [pair for pod in holding for pair in objects.requests(pod).items()]
     npus = sum(int(amount) for name, amount in requests if "/" in name)
     fit = condition is Condition.RUNNING and all(objects.ready(pod) for pod in live)
-    return InstanceView(instance.name, instance.group, condition, nodes, fit, npus)
+    return InstanceView(name, group, condition, nodes, fit, npus)
 
 
 def labelled(pod: Object, ungoverned: Mapping[str, str]) -> Object:

@@ -26,17 +26,6 @@ from scaler.sim.stories.timeline import Moment, MomentKind, Timeline, counts_tex
 _MAX_FAILURES = 20
 
 
-class _Seen(msgspec.Struct, frozen=True):
-    """The last seen state of a pod of a service."""
-
-    service: str
-    instance: str
-    bound: bool
-    waiting: bool
-    """Whether the pod waits for the scheduler: no node, and not held."""
-    going: bool
-
-
 class Recorder(StandIn):
     """`observe` is the controller's observer; `run` follows the cluster. Times count from `start()`."""
 
@@ -49,8 +38,8 @@ class Recorder(StandIn):
         self._ungoverned = ungoverned or {}
         """Namespace -> jobID of a service without a rule."""
         self._start = 0.0
-        self._owned: dict[str, _Seen] = {}
-        """Pod uid -> last seen state, for every existing pod of a service."""
+        self._owned: dict[str, tuple[str, str, Object]] = {}
+        """Pod uid -> service, instance and the pod as last seen, for every existing pod of a service."""
         self._notes: dict[str, tuple[str, ...]] = {}
         self._said: set[tuple[str, str]] = set()
         """Notes that have been recorded, by service."""
@@ -98,26 +87,21 @@ class Recorder(StandIn):
 
     def _count_losses(self, pods: list[Object], services: dict[str, str]) -> Counter[tuple[str, str]]:
         """(Kind of loss since the last look, service) -> number."""
-        present = {objects.uid(pod): pod for pod in pods}
-        gone = [before for uid, before in self._owned.items() if uid not in present]
-        going = [before for uid, before in self._owned.items() if uid in present and objects.terminating(present[uid])]
-        leaving = [before for before in (*gone, *going) if not before.going]
-        revoked = {(before.service, before.instance) for before in leaving if before.waiting}
-        lost = Counter(("pods", before.service) for before in gone)
-        lost.update(("bound pods", before.service) for before in leaving if before.bound)
+        present, lost, revoked = {objects.uid(pod): pod for pod in pods}, Counter[tuple[str, str]](), set()
+        for uid, (service, instance, before) in self._owned.items():
+            now = present.get(uid)
+            lost["pods", service] += now is None
+            if (now is None or objects.terminating(now)) and not objects.terminating(before):
+                lost["bound pods", service] += bool(objects.node_of(before))
+                if not (objects.node_of(before) or objects.gated(before) or objects.ended(before)):
+                    revoked.add((service, instance))  # it lost a pod for which the scheduler sought a node
         lost.update(("revoked instances", service) for service, _ in revoked)
-        seen = {}
+        known, self._owned = self._owned, {}
         for uid, pod in present.items():
-            known = self._owned.get(uid)
             owner = objects.owner_uid(pod)
-            service = known.service if known else services.get(owner) or service_of(pod)
+            service = known[uid][0] if uid in known else services.get(owner) or service_of(pod)
             if service:
-                bound = bool(objects.node_of(pod))
-                seen[uid] = _Seen(
-                    service, owner if owner in services else instance_of(pod, {})[0], bound,
-                    not bound and not objects.gated(pod) and not objects.ended(pod), objects.terminating(pod),
-                )  # fmt: skip
-        self._owned = seen
+                self._owned[uid] = service, owner if owner in services else instance_of(pod, {})[0], pod
         return lost
 
     def observe(self, world: World, decision: Decision) -> None:
