@@ -41,8 +41,7 @@ class SimCluster(SimClient):
             server.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
 
     def client(self, name: str, interceptor: Interceptor | None = None, *, latency: float | None = None) -> SimClient:
-        """A client of its own, with its own faults; the audit has it under `name`. The same name replaces the
-        client."""
+        """A client of its own, with its own faults, `name` in the audit. The same name replaces the client."""
         client = SimClient(
             self.server, name, latency=self._latency if latency is None else latency, seed=self._seed,
             audit=self.audit, interceptor=interceptor,
@@ -74,19 +73,16 @@ class SimCluster(SimClient):
         self.server.store.compact()
 
     def cut_all_watches(self, resource: Resource | None = None) -> int:
-        """Ends the watches (of one resource) of all clients, as a restart of the API server would; returns their
-        number."""
+        """Ends the watches (of one resource) of all clients, as a restart of the API server; returns how many."""
         return sum(client.cut_watches(resource) for client in self._clients.values())
 
     def restore(self, backup: Backup) -> None:
-        """Restores all objects from a backup (`server.store.back_up()`), as a restore of etcd and a restart of the API
-        server do."""
+        """Restores a backup (`server.store.back_up()`), as a restore of etcd and a restart of the API server do."""
         self.server.store.restore(backup)
         self.cut_all_watches()
 
     def observe(self, observer: Callable[[Change], None]) -> None:
-        """Calls `observer` with every commit from now on, in order: for invariants and timelines. `observer` must not
-        write."""
+        """Calls `observer`, which must not write, with every commit from now on, in order."""
         self.server.store.observers.append(observer)
 
     def writes(self, client: str = "") -> list[Write]:

@@ -77,8 +77,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Called once per turn with the seconds to the next timer, 0 if callbacks are ready, None if there is no
-        timer."""
+        """Called once per turn with the seconds to the next timer; 0: callbacks are ready, None: there is no timer."""
         if timeout is None:
             raise self._give_up("deadlock: no callback is ready and no timer is set, so every task waits for ever")
         if timeout > 0:

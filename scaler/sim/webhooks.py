@@ -19,8 +19,7 @@ from scaler.sim.apiserver.server import Hook, Review
 
 
 def webhooks(*, rules: bool = False) -> tuple[Hook, ...]:
-    """The hooks of a cluster with the scaler's webhooks: the gate and the move of labels; with `rules` also the
-    rule."""
+    """The scaler's webhooks: the gate and the move of labels; with `rules` also the rule."""
     return (hold_pods, move_labels, check_rules) if rules else (hold_pods, move_labels)
 
 

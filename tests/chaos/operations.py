@@ -14,8 +14,7 @@ from scaler.kube import api
 from scaler.kube.api import Object, PatchType, Resource
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.kubelet import exit_pod
-from scaler.sim.actors.nodes import NodeFate, change_node
+from scaler.sim.actors.nodes import NodeFate, change_node, exit_pod
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
 from scaler.sim.cluster import SimCluster
 from tests.chaos import hostile, world

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.sim.load.autoscaling import Advice, by_metric, desired
+from scaler.sim.load.service import Advice, by_metric, desired
 from scaler.sim.stories.loads import Autoscaler
 
 

@@ -12,8 +12,8 @@ from scaler.kube.api import DEPLOYMENTS, PODS, REPLICA_SETS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.deployments import Deployments, ReplicaSets, Rollout, scale, victims
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.making import fence_posts, ready
+from scaler.sim.actors.nodes import Kubelet, KubeletTimings
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
 from tests.sim.manifests import deployment, template

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
+from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
 from tests.sim.stage import FORCE, Stage

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from scaler.kube.api import PODS
 from scaler.sim.actors import objects
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
-from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, change_node
+from scaler.sim.actors.nodes import Kubelet, KubeletTimings, NodeFate, NodeLifecycle, NodeSpec, change_node, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
 from tests.sim.stage import Stage

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scaler.kube.api import LEADER_WORKER_SETS, POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.leader_worker_sets import (
     GroupCondition,
     Leaders,
@@ -25,6 +24,7 @@ from scaler.sim.actors.leader_worker_sets import (
     revision_of,
 )
 from scaler.sim.actors.making import ready
+from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.loop import run

@@ -14,7 +14,7 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, SERVICES
 from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
 from scaler.sim.actors.devices import DevicePlugin
-from scaler.sim.actors.kubelet import Kubelet
+from scaler.sim.actors.nodes import Kubelet
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.operator_rules import (
     Condition,

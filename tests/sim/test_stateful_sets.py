@@ -9,7 +9,7 @@ import pytest
 
 from scaler.kube.api import PODS, STATEFUL_SETS, Object, PatchType
 from scaler.sim.actors import objects
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
+from scaler.sim.actors.nodes import Kubelet, KubeletTimings
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.loop import run

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, Object, PatchType
 from scaler.sim.actors import objects
 from scaler.sim.actors.collector import GarbageCollector
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.making import ready
+from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.storm_services import (
     Change,

@@ -9,7 +9,7 @@ import pytest
 
 from scaler.kube.api import POD_GROUPS, PODS, VOLCANO_JOBS, Object, PatchType
 from scaler.sim.actors import objects
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings, exit_pod
+from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.volcano import VolcanoJobs, phase_of
 from scaler.sim.loop import run

@@ -10,7 +10,7 @@ from scaler.kube.api import ASCEND_JOBS, NAMESPACES, PODS, Object, PatchType
 from scaler.kube.errors import InvalidError
 from scaler.names import BESIDE_LABEL, DELETION_COST, GATE, HELD_COST, MOVED_RULE, NAMESPACE_LABEL
 from scaler.sim.actors import objects
-from scaler.sim.actors.kubelet import Kubelet
+from scaler.sim.actors.nodes import Kubelet
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run

@@ -10,8 +10,8 @@ import pytest
 
 from scaler.kube.api import POD_GROUPS, POD_SETS, PODS, REPLICA_SETS, VOLCANO_JOBS, Object
 from scaler.sim.actors import objects
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
 from scaler.sim.actors.leader_worker_sets import label_member
+from scaler.sim.actors.nodes import Kubelet, KubeletTimings
 from scaler.sim.actors.owners import owners
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.kinds import ROLE_SETS

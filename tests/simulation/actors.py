@@ -6,8 +6,7 @@ from scaler.clock import Clock
 from scaler.kube.api import KubeApi
 from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.kubelet import Kubelet, KubeletTimings
-from scaler.sim.actors.nodes import NodeLifecycle
+from scaler.sim.actors.nodes import Kubelet, KubeletTimings, NodeLifecycle
 from scaler.sim.actors.owners import owners as owners_of_pods
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stand_in import Actor

@@ -88,8 +88,7 @@ class FaultActor(StandIn):
             await self.end(pod, grace=0 if force else None)
 
     async def _force_overdue(self) -> list[float]:
-        """Force the end of pods that `grace` did not end, in any phase of their PodGroup; seconds until the next
-        ones."""
+        """Ends by force what `grace` did not end, in any phase of its PodGroup; returns seconds until the next ones."""
         now = self._clock.now()
         present = {objects.uid(pod): pod for pod in self.mirror.all(PODS)}
         self._evicted = {uid: due for uid, due in self._evicted.items() if uid in present}

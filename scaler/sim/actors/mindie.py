@@ -19,7 +19,7 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, KubeApi,
 from scaler.kube.errors import KubeError
 from scaler.names import GROUP_LABEL, RULE_KEY
 from scaler.sim.actors import objects
-from scaler.sim.actors.kubelet import exit_pod
+from scaler.sim.actors.nodes import exit_pod
 from scaler.sim.actors.stand_in import RETRY, StandIn
 from scaler.sim.stories.instances import service_of
 

@@ -1,21 +1,28 @@
-"""Nodes of a simulated cluster: the objects, their events, and what the control plane does about their pods.
+"""Nodes of a simulated cluster: the objects, their events, their kubelets, and what becomes of pods of lost nodes.
 
-Must not: schedule, or know of jobs and rules.
+Kubelets: bound pods start, deleted ones stop, crashed ones back off and restart. Their state is only in the pods, so
+they may be restarted at any time. On a node that is missing or not Ready they do nothing: its pods keep their status.
+Must not: schedule, create pods, or know of jobs and rules.
 """
 
 from __future__ import annotations
 
+import random
+import zlib
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+from pydantic import Field
 
-from scaler.clock import Clock
+from scaler.clock import Clock, rfc3339, seconds_of
 from scaler.kube.api import NODES, PODS, KubeApi, Object, PatchType
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors import objects
-from scaler.sim.actors.devices import host_address
-from scaler.sim.actors.kubelet import write_status
-from scaler.sim.actors.stand_in import StandIn
+from scaler.sim.actors.devices import host_address, pod_address
+from scaler.sim.actors.faulty_api import LOOK_AGAIN, Curses, Never
+from scaler.sim.actors.stand_in import StandIn, merge
+from scaler.sim.stories.fields import Model, Range, Seconds
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
@@ -87,6 +94,121 @@ async def change_node(api: KubeApi, spec: NodeSpec, fate: NodeFate) -> None:
 
 async def _patch_status(api: KubeApi, name: str, status: Object) -> None:
     await api.patch(NODES, None, name, {"status": status}, patch_type=PatchType.MERGE, subresource="status")
+
+
+class KubeletTimings(Model):
+    """How long things take on a node, in seconds; pairs are the least and the most, drawn once per pod.
+
+    A pod starts with image and devices, and is ready when its weights are loaded. It stops within its grace period at
+    the latest. The pause of CrashLoopBackOff doubles per restart up to 300.
+    """
+
+    start: Annotated[Range, Field(description="From bound to Running.")] = (8.0, 12.0)
+    ready: Annotated[Range, Field(description="From Running to Ready.")] = (20.0, 40.0)
+    stop: Annotated[Range, Field(description="From a graceful deletion to the end.")] = (1.0, 3.0)
+    crash_backoff: Annotated[Seconds, Field(description="First pause of CrashLoopBackOff.")] = 10.0
+
+
+class Kubelet(StandIn):
+    """All kubelets. Follows pods and nodes. The same seed draws the same durations for the same pods."""
+
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, timings: KubeletTimings | None = None, seed: int = 0,
+        cursed: Curses | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(api, PODS, NODES)
+        self._clock = clock
+        self._timings = timings or KubeletTimings()
+        self._seed = seed
+        self._cursed = cursed or Curses()
+        self._since: dict[tuple[str, str], float] = {}
+        """(pod uid, stage) -> time when first seen there: bound, running, stopping, crashed."""
+
+    async def _round(self) -> float | None:
+        pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod)]
+        present = {objects.uid(pod) for pod in pods}
+        self._since = {key: since for key, since in self._since.items() if key[0] in present}
+        on_ready = [pod for pod in pods if objects.node_ready(self.mirror.get(NODES, "", objects.node_of(pod)))]
+        pauses = [pause for pod in on_ready if (pause := await self._step(pod)) is not None]
+        return min(pauses, default=None)
+
+    async def _step(self, pod: Object) -> float | None:
+        stage, delay = self._next(pod)
+        if not stage:
+            return None
+        never = {"stopping": Never.ENDING, "bound": Never.RUNNING}.get(stage)
+        if never is not None and self._cursed(never, pod):
+            return LOOK_AGAIN
+        remaining = self._since.setdefault((objects.uid(pod), stage), self._clock.now()) + delay - self._clock.now()
+        if remaining > 0:
+            return remaining
+        if stage == "stopping":
+            await self.end(pod, grace=0)
+        else:
+            status = running_status(pod, now=self._clock.now(), ready=stage.startswith("running"))
+            await self.attempt(write_status(self.api, pod, status))
+        return None
+
+    def _next(self, pod: Object) -> tuple[str, float]:
+        """The stage of the pod and its duration; "" when the pod stays as it is."""
+        if objects.terminating(pod):
+            grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+            return "stopping", min(grace, self._draw(pod, self._timings.stop))
+        if objects.ended(pod):
+            return "", 0.0
+        if objects.crash_looping(pod):
+            times = objects.restarts(pod)
+            return f"crashed {times}", min(300.0, self._timings.crash_backoff * 2 ** max(0, times - 1))
+        if objects.phase(pod) != "Running":
+            return "bound", self._draw(pod, self._timings.start)
+        if not objects.ready(pod):
+            return f"running {objects.restarts(pod)}", self._draw(pod, self._timings.ready)
+        return "", 0.0
+
+    def _draw(self, pod: Object, bounds: tuple[float, float]) -> float:
+        key = zlib.crc32(f"{objects.namespace(pod)}/{objects.name(pod)}/{bounds}".encode())
+        return random.Random(self._seed ^ key).uniform(*bounds)  # noqa: S311 - for delays, not for secrets
+
+
+def running_status(pod: Object, *, now: float, ready: bool) -> Object:
+    """The status of a pod whose containers all run; earlier counts and addresses stay."""
+    old = objects.status(pod)
+    count, started = objects.restarts(pod), old.get("startTime") or rfc3339(now)
+    last: Object = next((found for c in objects.containers(pod) if (found := c.get("lastState"))), {})
+    return {
+        "phase": "Running",
+        "startTime": started,
+        "hostIP": host_address(objects.node_of(pod)),
+        "podIP": old.get("podIP") or pod_address(pod),
+        "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": rfc3339(seconds_of(started))},
+            {"type": "Ready", "status": str(ready), "lastTransitionTime": rfc3339(now)},
+        ],
+        "containerStatuses": [
+            {"name": container.get("name", ""), "ready": ready, "restartCount": count if index == 0 else 0,
+             "state": {"running": {"startedAt": rfc3339(now)}}, "lastState": last if index == 0 else {}}
+            for index, container in enumerate(objects.spec(pod).get("containers") or [])
+        ],
+    }  # fmt: skip
+
+
+async def exit_pod(api: KubeApi, pod: Object, *, now: float, code: int) -> None:
+    """The first container exits with this code: the pod is in CrashLoopBackOff if it restarts, else it ends."""
+    policy = objects.spec(pod).get("restartPolicy") or "Always"
+    again = policy == "Always" or (policy == "OnFailure" and code != 0)
+    reason = "Error" if code else "Completed"
+    terminated = {"terminated": {"exitCode": code, "finishedAt": rfc3339(now), "reason": reason}}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": f"exited with {code}"}}
+    status = running_status(pod, now=now, ready=False)
+    status["phase"] = "Running" if again else "Failed" if code else "Succeeded"
+    first = status["containerStatuses"][0]
+    first["restartCount"] = objects.restarts(pod) + (1 if again else 0)
+    first["state"], first["lastState"] = (waiting, terminated) if again else (terminated, {})
+    await write_status(api, pod, status)
+
+
+async def write_status(api: KubeApi, pod: Object, status: Object) -> None:
+    await merge(api, PODS, pod, {"status": status}, subresource="status")
 
 
 class NodeLifecycle(StandIn):

@@ -23,14 +23,7 @@ from scaler.clock import Clock
 from scaler.informers.pods import read_pod
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
-from scaler.names import (
-    GROUP_LABEL,
-    RANK_TABLE_KEY,
-    RANK_TABLE_PREFIX,
-    RANK_TABLE_VERSION_KEY,
-    RULE_KEY,
-    RULE_LABEL,
-)  # fmt: skip
+from scaler.names import GROUP_LABEL, RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY, RULE_KEY, RULE_LABEL
 from scaler.ranktables.table import Status, rank_table
 from scaler.ranktables.tables import member_of
 from scaler.rules.jobspec import CONTAINER, read_replicas

@@ -31,10 +31,7 @@ class OperatorCrashError(Exception):
 
 
 def may_create(document: str, running: Counts, group: str) -> bool:
-    """Whether the missing pods of one replica type may be created now.
-
-    Raises OperatorCrashError when the next ratio does not name the job's group.
-    """
+    """Whether missing pods of a replica type may be created; OperatorCrashError if the next ratio lacks the group."""
     ratios = read_ratios(document)
     for ratio in reversed(ratios):
         if any(running.get(name, 0) < number for name, number in ratio.items()):

@@ -32,10 +32,7 @@ class Room:
                 self._take(objects.node_of(pod), pod)
 
     def place(self, pods: Sequence[Object], at_least: int) -> dict[str, str]:
-        """Pod name -> node name for as many of these pods as fit; empty if these are fewer than `at_least`.
-
-        Each pod goes to the fullest node with room for it.
-        """
+        """Pod name -> node, the fullest with room, for as many of the pods as fit; {} if fewer than `at_least` do."""
         placed: list[tuple[str, Object]] = []
         unplaced = 0
         for pod in pods:

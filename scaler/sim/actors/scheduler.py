@@ -155,8 +155,7 @@ class GangScheduler(StandIn):
         return sorted([*grouped, *single], key=self._order)
 
     def _grouped(self, group: Object, pods: list[Object]) -> Gang:
-        """The gang of a PodGroup. If instances share it, MindCluster's plugin requires more pods than the PodGroup
-        says."""
+        """The gang of a PodGroup. If instances share it, MindCluster's plugin requires more pods than it says."""
         for obj in (group, *sorted(pods, key=key_of)[:1]):  # users write it on the PodGroup, else on its first pod
             stated = objects.annotations_of(obj).get(_MIN_AVAILABLE, "")
             if stated.isascii() and stated.isdecimal():

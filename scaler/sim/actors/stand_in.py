@@ -169,10 +169,7 @@ class StandIn(ABC):
         """Do what is due; returns seconds until the next due time, None without one."""
 
     async def attempt(self, write: Awaitable[Any]) -> bool:
-        """False when the write failed: the next round comes soon.
-
-        A missing object, or another one with its name, is no failure.
-        """
+        """False when the write failed: the next round comes soon. A missing or replaced object is no failure."""
         try:
             await write
         except (NotFoundError, ConflictError):
@@ -183,8 +180,7 @@ class StandIn(ABC):
         return True
 
     async def end(self, pod: Object, *, grace: int | None = None) -> bool:
-        """Deletes exactly this pod, with this grace period if it is shorter than the pod's own; False when that
-        failed."""
+        """Deletes exactly this pod, with this grace period if it is shorter than its own; False when that failed."""
         options: Any = {"uid": objects.uid(pod), "grace_period_seconds": grace}
         return await self.attempt(self.api.delete(PODS, *key_of(pod), **options))
 

@@ -22,8 +22,7 @@ T = TypeVar("T")
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One line of the audit: client, request and time. With an empty `error` it took effect; `version` is the new
-    one."""
+    """One line of the audit. With an empty `error` it took effect, and `version` is the new one."""
 
     moment: float
     client: str

@@ -110,8 +110,7 @@ BUILT_IN: tuple[Kind, ...] = (
 
 
 def kind_of(definition: Object) -> Kind:
-    """The resource of a (validated) CustomResourceDefinition: its storage version, since nothing here converts
-    versions."""
+    """The resource of a (validated) CustomResourceDefinition: its storage version, as nothing here converts them."""
     spec = definition["spec"]
     names = spec["names"]
     version = next(version for version in spec["versions"] if version.get("storage"))

@@ -233,8 +233,7 @@ class Watch:
         self._wake()
 
     async def next(self) -> list[Seen]:
-        """The next events, at least one; empty at the end of the watch. ExpiredError when the watch is too far
-        behind."""
+        """The next events; empty at the end of the watch. ExpiredError when the watch is too far behind."""
         if self._initial:
             records, self._initial = self._initial, []
             return [Seen(EventType.ADDED, record, record.version, 0.0) for record in records]

@@ -255,8 +255,7 @@ def _conflicts(live: Any, wanted: Any, others: dict[str, Any], path: Path = ()) 
 
 
 def applied(live: Any, before: Any, wanted: Any, schema: Schema) -> Any:
-    """`live` after `wanted` was applied by a manager that applied `before` last: fields only in `before` are
-    removed."""
+    """`live` after a manager that applied `before` last applies `wanted`: fields only in `before` are removed."""
     if isinstance(wanted, dict) and isinstance(live, dict) and schema.get("x-kubernetes-map-type") != "atomic":
         return _object(live, before if isinstance(before, dict) else {}, wanted, schema)
     if isinstance(wanted, list) and isinstance(live, list) and schema.get("x-kubernetes-list-type") == "map":

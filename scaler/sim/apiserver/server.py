@@ -43,8 +43,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Hook = Callable[[Review], Object]
-"""A webhook or a policy, a pure function. Returns the object, unchanged or changed; raises StatusError to refuse the
-request."""
+"""A webhook or a policy, a pure function: returns the object, changed or not, or raises StatusError to refuse."""
 
 
 class ApiServer:

@@ -156,8 +156,7 @@ class Recorder(StandIn):
                 self.say(MomentKind.WARNING, f"resolved: {note.partition(':')[0]}", service)
 
     def _say_note(self, service: str, note: str) -> None:
-        """Record a note, except for notes that come and go while jobs are applied one by one; as the events of the
-        cluster."""
+        """Record a note, as the cluster's events do; not what comes and goes while jobs are applied one by one."""
         if note in self._notes[service] and (service, note) not in self._said:
             self._said.add((service, note))
             self.say(MomentKind.WARNING, note, service)

@@ -13,8 +13,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from scaler.settings import Settings
 from scaler.sim.actors.faulty_api import Curse
-from scaler.sim.actors.kubelet import KubeletTimings
-from scaler.sim.actors.nodes import NodeFate
+from scaler.sim.actors.nodes import KubeletTimings, NodeFate
 from scaler.sim.stories.fields import Counts, File, Model, Name, Seconds
 from scaler.sim.stories.loads import Load
 

@@ -25,9 +25,8 @@ from scaler.sim.actors.collector import GarbageCollector
 from scaler.sim.actors.devices import DevicePlugin, put, report_chips, report_node, report_switch
 from scaler.sim.actors.faults import FaultActor
 from scaler.sim.actors.faulty_api import Curses, FaultyApi
-from scaler.sim.actors.kubelet import Kubelet, exit_pod
 from scaler.sim.actors.mindie import MindIEController
-from scaler.sim.actors.nodes import NodeFate, NodeLifecycle, NodeSpec, add_node, change_node
+from scaler.sim.actors.nodes import Kubelet, NodeFate, NodeLifecycle, NodeSpec, add_node, change_node, exit_pod
 from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.owners import owners
 from scaler.sim.actors.scheduler import GangScheduler
