@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
@@ -129,15 +129,17 @@ class FaultyApi(KubeApi):
             raise fault
         return answer
 
-    async def list(self, *args: Any, **options: Any) -> Page[Any]:
+    def _read(self) -> None:
         if fault := self._fault():
             raise fault
+
+    async def list(self, *args: Any, **options: Any) -> Page[Any]:
+        self._read()
         page: Page[Any] = await self._api.list(*args, **options)
         return page
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Any:
-        if fault := self._fault():
-            raise fault
+        self._read()
         return await self._api.get(resource, namespace, name)
 
     async def create(self, resource: Resource, namespace: str | None, body: Any) -> Any:
@@ -153,26 +155,21 @@ class FaultyApi(KubeApi):
         await self._write(self._api.delete, *args, **options)
 
     async def watch(self, *args: Any, **options: Any) -> AsyncGenerator[WatchEvent[Any], None]:
-        if fault := self._fault():
-            raise fault
+        self._read()
         stream = aiter(self._api.watch(*args, **options))
         while True:
+            scope = asyncio.timeout(None)
             try:
-                event = await self._next(stream)
+                async with scope:
+                    self._waiting[id(scope)] = scope
+                    event = await anext(stream)
             except StopAsyncIteration:
                 return
+            except TimeoutError:
+                raise UnknownOutcomeError("watch cut by the scenario") from None
+            finally:
+                self._waiting.pop(id(scope), None)
             yield event
-
-    async def _next(self, stream: AsyncIterator[WatchEvent[Any]]) -> WatchEvent[Any]:
-        try:
-            async with asyncio.timeout(None) as scope:
-                self._waiting[id(scope)] = scope
-                try:
-                    return await anext(stream)
-                finally:
-                    self._waiting.pop(id(scope), None)
-        except TimeoutError:
-            raise UnknownOutcomeError("watch cut by the scenario") from None
 
     async def _create(self, resource: Resource, namespace: str | None, body: Any) -> Any:
         metadata = body.get("metadata") or {}

@@ -21,8 +21,7 @@ from scaler.kube.api import Apply, EventType, Object, PatchType, WatchEvent
 from scaler.kube.errors import KubeError, StatusError
 from scaler.sim.apiserver import discovery, protobuf, refusals, tables
 from scaler.sim.apiserver.client import SimClient
-from scaler.sim.apiserver.kinds import BINDINGS
-from scaler.sim.apiserver.scale import SCALE
+from scaler.sim.apiserver.kinds import BINDINGS, SCALE
 from scaler.sim.cluster import SimCluster
 
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}

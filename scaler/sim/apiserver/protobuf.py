@@ -6,7 +6,7 @@ Knows the fields of these kinds and of ObjectMeta, nothing more; other kinds nee
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from scaler.kube.api import Object
@@ -37,6 +37,9 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
 }  # fmt: skip
 
 
+_PLAIN: dict[str, Callable[[Any], Any]] = {"text": bytes.decode, "flag": bool, "number": int, "raw": bytes}
+
+
 def decode(data: bytes) -> Object:
     """The object in a body of kubectl. ValueError when the body is no object, or of an unknown kind."""
     if not data.startswith(_MAGIC):
@@ -64,12 +67,8 @@ def _message(data: bytes, fields: dict[int, _Field]) -> Object:
                 result.setdefault(name, {})[entry.get("key", "")] = text
             case "texts":
                 result.setdefault(name, []).append(value.decode())
-            case "text":
-                result[name] = value.decode()
-            case "flag":
-                result[name] = bool(value)
-            case "number" | "raw":
-                result[name] = value
+            case "text" | "flag" | "number" | "raw":
+                result[name] = _PLAIN[shape](value)
             case _:
                 result[name] = _message(value, _MESSAGES[shape])
     return result

@@ -18,11 +18,10 @@ import msgspec
 from scaler.clock import Clock, rfc3339
 from scaler.kube.api import NAMESPACES, OWN, PODS, Apply, Object, Page, PatchType, Resource
 from scaler.kube.errors import BadRequestError
-from scaler.sim.apiserver import deletion, list_watch, pods, refusals, scale, schema, strategies
-from scaler.sim.apiserver.kinds import BINDINGS, Catalog, Kind
+from scaler.sim.apiserver import list_watch, pods, refusals, schema, strategies
+from scaler.sim.apiserver.kinds import BINDINGS, SCALE, SCALES, Catalog, Kind, scale_of, scaled
 from scaler.sim.apiserver.list_watch import Query
 from scaler.sim.apiserver.patches import FieldManagers, applied, json_patch, merge_patch, strategic_merge
-from scaler.sim.apiserver.scale import SCALE
 from scaler.sim.apiserver.store import Key, Record, Store
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -68,7 +67,7 @@ class ApiServer:
     def get(self, resource: Resource, namespace: str | None, name: str, subresource: str = "") -> Record:
         kind, key = self._locate(resource, namespace, name)
         record = self._record(kind, key)
-        return scale.shown(kind, record) if subresource == SCALE else record
+        return scale_of(kind, record) if subresource == SCALE else record
 
     def list(self, resource: Resource, namespace: str | None, query: Query) -> Page[Record]:
         return list_watch.list_page(self.store, self.catalog.find(resource), namespace, query)
@@ -96,8 +95,8 @@ class ApiServer:
     ) -> Record:  # fmt: skip
         kind, key = self._locate(resource, namespace, name)
         if subresource == SCALE:
-            new = scale.scaled(kind, self._record(kind, key), self._accept(scale.KIND, _private(body)))
-            return scale.shown(kind, self.replace(resource, namespace, name, new))
+            new = scaled(kind, self._record(kind, key), self._accept(SCALES, _private(body)))
+            return scale_of(kind, self.replace(resource, namespace, name, new))
         obj = self._accept(kind, _private(body))
         if kind.create_on_update and key not in self.store.table(kind.resource).records:
             obj["metadata"].pop("resourceVersion", None)
@@ -105,7 +104,7 @@ class ApiServer:
         record = self._record(kind, key)
         if not obj["metadata"].get("name"):
             raise refusals.bad_request(f"the name of the object ({name} based on URL) was undeterminable")
-        deletion.check_preconditions(kind, record.object, obj["metadata"].get("uid", ""))
+        strategies.check_preconditions(kind, record.object, obj["metadata"].get("uid", ""))
         if not obj["metadata"].get("resourceVersion"):
             if not kind.unconditional_update:
                 words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
@@ -120,7 +119,7 @@ class ApiServer:
         kind, key = self._locate(resource, namespace, name)
         if subresource == SCALE:  # server-side apply owns no field here: it is a merge
             how = PatchType.MERGE if patch_type is PatchType.APPLY else patch_type
-            shown = scale.shown(kind, self._record(kind, key)).copy()
+            shown = scale_of(kind, self._record(kind, key)).copy()
             body = _patched(kind, shown, _private(patch), how)
             return self.replace(resource, namespace, name, body, subresource=SCALE)
         if patch_type is PatchType.APPLY:
@@ -170,9 +169,9 @@ class ApiServer:
         """Returns the object after the call, or its last version."""
         kind, key = self._locate(resource, namespace, name)
         record = self._record(kind, key)
-        deletion.check_preconditions(kind, record.object, uid, resource_version)
+        strategies.check_preconditions(kind, record.object, uid, resource_version)
         obj = record.copy()
-        ends = deletion.ends(kind, obj, self.clock.now(), grace_period_seconds, propagation_policy)
+        ends = strategies.delete_ends(kind, obj, self.clock.now(), grace_period_seconds, propagation_policy)
         if obj != record.object:
             record = self._put(kind, key, obj)
         return self._remove(kind, key) if ends else record
@@ -315,14 +314,14 @@ class ApiServer:
         if dry_run:
             return Record(result, self.store.version)
         record = self._put(kind, key, result)
-        return self._remove(kind, key) if deletion.is_over(result) else record
+        return self._remove(kind, key) if strategies.is_over(result) else record
 
     def _bind(self, namespace: str | None, body: Object) -> Record:
         binding = self._accept(Kind(resource=BINDINGS), _private(body))
         metadata = binding["metadata"]
         kind, key = self._locate(PODS, namespace, str(metadata.get("name", "")))
         record = self._record(kind, key)
-        deletion.check_preconditions(kind, record.object, metadata.get("uid", ""))
+        strategies.check_preconditions(kind, record.object, metadata.get("uid", ""))
         pod = record.copy()
         pods.bind(pod, binding, self.clock.timestamp())
         pod["metadata"]["generation"] += 1
