@@ -19,9 +19,7 @@ settings.load_profile("untimed")
 # Its cases are no test modules, but their assertions should explain themselves as if they were.
 pytest.register_assert_rewrite("tests.conformance")
 
-pytest_plugins = [
-    "tests.parts", "tests.repeat", "tests.control_plane.plugin", "tests.page.browser",
-]  # fmt: skip
+pytest_plugins = ["tests.parts", "tests.repeat", "tests.control_plane.plugin", "tests.page.browser"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -90,9 +90,12 @@ class Program:
                 raise ControlPlaneError(f"{self.name} does not answer after {timeout:g} s\n{self.tail()}")
             time.sleep(_PAUSE)
 
+    def said(self) -> list[str]:
+        """The lines of its log."""
+        return self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+
     def tail(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return "\n".join([f"--- end of {self.log}", *lines[-_TAIL:]])
+        return "\n".join([f"--- end of {self.log}", *self.said()[-_TAIL:]])
 
 
 def free_ports(count: int) -> list[int]:

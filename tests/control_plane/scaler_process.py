@@ -61,14 +61,12 @@ class ScalerProcess(Program):
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
         """What it logged (of one kind), oldest first."""
-        text = self.log.read_text() if self.log.exists() else ""
-        entries = [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+        entries = [json.loads(line) for line in self.said() if line.startswith("{") and line.endswith("}")]
         return [entry for entry in entries if event in ("", entry.get("event"))]
 
     def errors(self) -> list[str]:
         """Everything that it logged as an error, and what is no log line at all (a traceback of the interpreter)."""
-        text = self.log.read_text() if self.log.exists() else ""
-        odd = [line for line in text.splitlines() if not line.startswith("{")]
+        odd = [line for line in self.said() if not line.startswith("{")]
         return odd + [json.dumps(line) for line in self.lines() if line.get("level") in {"error", "critical"}]
 
 

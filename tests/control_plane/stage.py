@@ -97,9 +97,7 @@ class Stage:
 
     async def runs(self, service: str = SERVICE, **groups: int) -> None:
         """Wait until exactly so many instances of each group run."""
-        await until(
-            lambda: self.views(service), f"{service} runs {groups}", fits=lambda views: running(views) == groups
-        )
+        await until(lambda: self.views(service), f"{service} runs {groups}", fits=lambda seen: running(seen) == groups)
 
     async def pods(self, namespace: str) -> list[str]:
         """Names of the pods that are there."""
