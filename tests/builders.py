@@ -92,12 +92,6 @@ def service(ratios: str | Rule | None, found: str | Iterable[Instance], **change
     return Service(**{"key": KEY, "instances": members, "rule": ladder, **changes})
 
 
-def with_instance(service: Service, changed: Instance) -> Service:
-    """The service with the instance of the same uid exchanged."""
-    swapped = tuple(changed if old.uid == changed.uid else old for old in service.instances)
-    return msgspec.structs.replace(service, instances=swapped)
-
-
 def remembering(service: Service, *found: tuple[str, InstanceMemory], **changes: Any) -> Memory:
     """What is remembered of one service: of these of its instances, by uid, and of itself."""
     return Memory({str(service.key): ServiceMemory(instances=dict(found), **changes)})

@@ -1,6 +1,8 @@
-"""Section 6 of the contract for a small world, written anew without code of `scaler.decide.invariants`, which see only
-what one decision says of itself: what must hold of a decision (`broken`), and where the world comes to rest, or to
-turns without an end (`wrong`).
+"""Section 6 of the contract for a small world, written anew without code of `scaler.decide.invariants`: what must hold
+of a decision (`broken`), and where the world comes to rest, or to turns without an end (`wrong`).
+
+Left to `violations` alone, which is asked beside this: drains (3c), several actions for one instance, and revocations
+of what is bound.
 """
 
 from __future__ import annotations

@@ -32,13 +32,18 @@ from tests.builders import (
     rolling,
     rule,
     service,
-    with_instance,
     world,
 )
 from tests.strategies import rules
 
 LADDER = "3P3D > 2P1D > 1P1D"
 DELAYED = RuleOptions(scale_down_delay=300)
+
+
+def with_instance(service: Service, changed: Instance) -> Service:
+    """The service with the instance of the same uid exchanged."""
+    swapped = tuple(changed if old.uid == changed.uid else old for old in service.instances)
+    return msgspec.structs.replace(service, instances=swapped)
 
 
 def said(made: Plan) -> dict[str, Reason]:

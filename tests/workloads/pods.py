@@ -226,7 +226,10 @@ _GROUPS = obj("p", replicas=3, size=2, template=template())
 _LWS = obj("vllm", replicas=3, leaderWorkerTemplate={"size": 3, "workerTemplate": template()})
 _UNSEEN = partial(leader_worker_set, webhook=False)
 _ROLE = obj("rbg", role="prefill", replicas=2, template=template())
-_ROLE_OF_TWO = obj("rbg", role="decode", replicas=2, size=2, template=template())
+_PAIRS = storm(podGroupSize=2, stateful=True)
+_SET: dict[str, bool] = {"told": False, "shares_pod_group": False}
+"""Of instances whose controller makes a set of each."""
+_TWO = obj("rbg", role="decode", replicas=2, size=2, template=template())
 
 SAMPLES = (
     Sample("pods", "Pod", plain, _SETS, size=1, mortal=True),
@@ -237,24 +240,10 @@ SAMPLES = (
     Sample("LeaderWorkerSet unseen by its webhook", "LeaderWorkerSet", _UNSEEN, _LWS, size=3),
     Sample("StormService", "StormService", storm_service, storm(), size=1, mortal=True),
     Sample("stateful StormService", "StormService", storm_service, storm(stateful=True), size=1),
-    Sample(
-        "StormService of PodSets", "StormService", storm_service, storm(podGroupSize=2), size=2, told=False,
-        shares_pod_group=False,
-    ),
-    Sample(
-        "stateful StormService of PodSets", "StormService", storm_service, storm(podGroupSize=2, stateful=True),
-        size=2, told=False, shares_pod_group=False,
-    ),
-    Sample(
-        "InferServiceSet of StatefulSets", "InstanceSet", infer_service_set, _infer("StatefulSet"), size=3, told=False,
-        shares_pod_group=False,
-    ),
-    Sample(
-        "InferServiceSet of Deployments", "InstanceSet", infer_service_set, _infer("Deployment"), size=3, told=False,
-        shares_pod_group=False,
-    ),
+    Sample("StormService of PodSets", "StormService", storm_service, storm(podGroupSize=2), size=2, **_SET),
+    Sample("stateful StormService of PodSets", "StormService", storm_service, _PAIRS, size=2, **_SET),
+    Sample("InferServiceSet of StatefulSets", "InstanceSet", infer_service_set, _infer("StatefulSet"), size=3, **_SET),
+    Sample("InferServiceSet of Deployments", "InstanceSet", infer_service_set, _infer("Deployment"), size=3, **_SET),
     Sample("RoleBasedGroup", "RoleBasedGroup", role_based_group, _ROLE, size=1, shares_pod_group=False),
-    Sample(
-        "RoleBasedGroup of leaders", "RoleBasedGroup", role_based_group, _ROLE_OF_TWO, size=2, shares_pod_group=False
-    ),
-)  # fmt: skip
+    Sample("RoleBasedGroup of leaders", "RoleBasedGroup", role_based_group, _TWO, size=2, shares_pod_group=False),
+)
