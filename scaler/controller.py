@@ -19,8 +19,8 @@ from operator import is_not, or_
 import structlog
 
 from scaler.clock import Clock, Slices
-from scaler.decide.alone import why_not_decided
 from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.demands import why_not_decided
 from scaler.decide.memory import Memory, refuse
 from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
 from scaler.execute.executor import Executor, outcome_line, plan_line

@@ -14,15 +14,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from scaler.decide import turn
-from scaler.decide.alone import MOST_FAILING, NotDecided, decide_alone, first_failing, left_alone, not_decided
 from scaler.decide.arbitration import Arbitration
-from scaler.decide.demands import Demands
+from scaler.decide.demand import Demand
+from scaler.decide.demands import MOST_FAILING, Demands, NotDecided, first_failing, left_alone, not_decided
+from scaler.decide.groups import Group
 from scaler.decide.node_classes import Neighbours, NodeIndex
 from scaler.decide.nodes import Nodes
 from scaler.decide.placement import Placement
-from scaler.decide.plan import Draft, plan_of
+from scaler.decide.plan import NOT_MADE, Draft, plan_of
 from scaler.decide.reservations import Sources
-from scaler.decide.world import NOBODY, Decision, Plan, ServiceKey, Tally, World
+from scaler.decide.state import Member, is_made, may_be_revoked, newest_admission_first, why_not_admissible
+from scaler.decide.world import NOBODY, Decision, Plan, Reason, ServiceKey, State, Tally, World
 
 Made = TypeVar("Made")
 
@@ -100,7 +102,7 @@ class _Pass:
                 self.drafts[at] = draft
         plans = self._plans()
         memory = demands.remember(world, {at: draft.outcome() for at, draft in self.drafts.items()})
-        recheck_at = self._first([demands.until(), *(part.recheck_at for part in parts.values())])
+        recheck_at = self._first([*demands.until.values(), *(part.recheck_at for part in parts.values())])
         if not demands.weighs:
             return Decision(plans, memory, recheck_at)
         numbers, idle = Counter[str](), Counter[str]()
@@ -257,3 +259,71 @@ def _tally_of(drafts: Iterable[Draft], active: Sequence[Draft], world: World) ->
         evicted=sum([beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()]),
     )
     return numbers, idle
+
+
+def decide_alone(demand: Demand, now: float) -> Draft:
+    """The draft of a service that decides alone: because nodes may not be read, the rule says so, or it names no rule.
+
+    It gives away every place of the target at once. What is free is not known, so an instance in hands beyond the
+    target is revoked while an instance of the target is missing: both may need the same node."""
+    draft = Draft(demand)
+    if demand.target is None and not demand.service.key.rule:
+        _without_rule(draft, now)
+    if demand.target is None or demand.paused:
+        return draft
+    # Whether the target lacks an instance that needs room. A bound instance that does not run needs no room.
+    missing = any(
+        group.running + sum(1 for m in group.members if m.in_flight and m.instance.bound) < group.target
+        for group in demand.groups.values()
+    )
+    chosen = {name: _chosen_alone(draft, name) for name, group in demand.groups.items() if group.wants}
+    # An instance whose creation was refused is tried again first, alone: the others are admitted when it has pods.
+    refused = next((m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None)
+    alone = None if demand.serves else refused
+    for name, group in demand.groups.items():
+        for member in chosen.get(name, ()):
+            if alone in (None, member) and is_made(member):
+                draft.admit(member)
+                continue
+            draft.groups[name].give_place(member)
+            if is_made(member):
+                draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
+            else:
+                draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
+        _revoke_beyond(draft, name, group, missing=missing)
+    return draft
+
+
+def _chosen_alone(draft: Draft, name: str) -> list[Member]:
+    """Held candidates that get a place: those that can start now, then those whose pods do not exist yet."""
+    group, chosen = draft.demand.groups[name].copy(), []
+    held = (member for member in draft.demand.candidates[name] if member.state is State.HELD)
+    for member in sorted(held, key=is_made, reverse=True):
+        if group.has_place_for(member):
+            group.give_place(member)
+            chosen.append(member)
+    return chosen
+
+
+def _without_rule(draft: Draft, now: float) -> None:
+    """Jobs that name no rule (MindIE's controller and coordinator) have nothing to wait for."""
+    for member in draft.demand.members:
+        instance = member.instance
+        # Left alone: an instance with a label problem (a training job), and an instance of others, never held.
+        if instance.label_problem or not instance.made_by_us or member.step is not None:
+            continue
+        if member.state is State.HELD and why_not_admissible(member, now) is None:
+            draft.admit(member)
+
+
+def _revoke_beyond(draft: Draft, name: str, group: Group, *, missing: bool) -> None:
+    demand = draft.demand
+    beyond = group.fewest - group.target
+    above = group.running + group.in_flight - demand.largest(name)
+    unbound = [member for member in demand.hands if member.instance.group == name]
+    candidates = newest_admission_first(m for m in unbound if not (group.keeps(m) or m.instance.unheld))
+    candidates.sort(key=lambda m: may_be_revoked(m.instance, demand.policy), reverse=True)
+    for member in candidates[: max(0, beyond)]:
+        if missing or above > 0 or member.uid in demand.half_made:
+            above -= 1
+            draft.revoke(member, (Reason.REVOKED, (draft.awaited,)))

@@ -1,22 +1,76 @@
 """The demands of all services of a world. Each decision makes the demands anew only of services that changed, so that
-ten thousand services without changes take little time. Must not weigh services against each other."""
+ten thousand services without changes take little time. Also what becomes of a service at which deciding fails: the
+other services are decided about. Must not weigh services against each other."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from operator import is_not
 
 import msgspec
 
-from scaler.decide.alone import NotDecided, not_decided, nothing_of
 from scaler.decide.demand import Demand
 from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.node_classes import Requests
-from scaler.decide.world import Plan, Service, World
+from scaler.decide.world import Note, Plan, Policy, Service, ServiceKey, Warning, World
 
 _EMPTY = ServiceMemory()
+
+
+PAUSE = 300.0
+"""Seconds until a failed service is decided about again although it did not change."""
+MOST_FAILING = 4
+"""The largest number of failing services that are searched for in one part; after that the whole part waits."""
+
+
+class NotDecided(msgspec.Struct, frozen=True):
+    """Why deciding about a service failed, and until when it is left out."""
+
+    words: str = ""
+    until: float = 0.0
+
+
+def not_decided(error: Exception, now: float) -> NotDecided:
+    """The error in words, with the innermost module and line."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        place = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return NotDecided(f"{type(error).__name__}: {error}"[:500] + f" (at {place})", now + PAUSE)
+
+
+def nothing_of(service: Service, seen: ServiceMemory, failed: NotDecided, policy: Policy) -> Demand:
+    """A demand for nothing, in place of one that could not be made. The memory of the service stays as it is."""
+    demand = Demand(Service(service.key, ()), ServiceMemory(), failed.until - PAUSE, policy)
+    demand.service, demand.seen, demand.memory, demand.until = service, seen, seen, failed.until
+    return demand
+
+
+def left_alone(key: ServiceKey, failed: NotDecided) -> Plan:
+    """A plan without actions and verdicts, with one note that says why."""
+    words = f"deciding about this service failed, it is left as it is: {failed.words}"
+    return Plan(key, -1, {}, False, {}, (), notes=(Note(Warning.NOT_DECIDED, words),))
+
+
+def why_not_decided(plan: Plan) -> str:
+    """Why deciding about the service failed; "" when it did not fail."""
+    return next((note.message for note in plan.notes if note.warning is Warning.NOT_DECIDED), "")
+
+
+def first_failing(positions: Sequence[int], attempt: Callable[[Sequence[int]], object]) -> int:
+    """The first position at which `attempt` fails for the positions up to it. It has to fail for all positions."""
+
+    def fails(number: int) -> bool:
+        try:
+            attempt(positions[:number])
+        except Exception:
+            return True
+        return False
+
+    return positions[bisect_left(range(len(positions)), True, lo=1, key=fails) - 1]
 
 
 class _Known(msgspec.Struct, eq=False):
@@ -50,7 +104,8 @@ class Demands:
         """Weighed services of which the plan depends on a draft that is not empty."""
         self.serving = 0
         """Weighed services that serve."""
-        self._until: dict[int, float] = {}
+        self.until: dict[int, float] = {}
+        """The times from which demands may change by time alone."""
         self._unsettled: set[int] = set()
         """Services of which the demand changed the memory."""
         self._services: tuple[Service, ...] = ()
@@ -97,15 +152,11 @@ class Demands:
         self._changed = tuple(changed)
         return self._memory
 
-    def until(self) -> float:
-        """From this time on a demand may change by time alone; 0.0 = never."""
-        return min(self._until.values(), default=0.0)
-
     def _align(self, world: World) -> list[int]:
         """Services came or went: find the known services by their keys. Returns the changed positions."""
         known = {each.demand.service.key: each for each in self.all}
         self.service_counts, self.serving = Counter(), 0
-        for kept in (self.active, self.assumed, self._until, self._unsettled):
+        for kept in (self.active, self.assumed, self.until, self._unsettled):
             kept.clear()
         before = [known.get(service.key) for service in world.services]
         self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
@@ -117,7 +168,7 @@ class Demands:
 
     def _due(self, world: World) -> Iterator[int]:
         """Positions of services to look at again although the service is the same object: by time or by memory."""
-        yield from [at for at, until in self._until.items() if until <= world.now]
+        yield from [at for at, until in self.until.items() if until <= world.now]
         yield from self._unsettled
         remembered = world.memory.services
         if remembered is self._memory.services:
@@ -164,9 +215,9 @@ class Demands:
             if belongs:
                 (kept.add if sign > 0 else kept.discard)(at)
         if demand.until and sign > 0:
-            self._until[at] = demand.until
+            self.until[at] = demand.until
         elif demand.until:
-            self._until.pop(at, None)
+            self.until.pop(at, None)
 
 
 def _weighs(world: World) -> bool:

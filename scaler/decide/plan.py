@@ -211,7 +211,7 @@ def _actions(draft: Draft) -> Iterator[Action]:
 def _verdicts(draft: Draft, now: float) -> tuple[Verdict, ...]:
     """One verdict for each instance, in the order of the service."""
     demand = draft.demand
-    full, rule, awaited = demand.service.rule, demand.rule, tuple(draft.lacking)
+    full, rule = demand.service.rule, demand.rule
     # Uid of each instance beyond the largest ratio -> the reason: of the full rule, or only of the limited one.
     beyond: dict[str, Reason] = {}
     if full is not None and rule is not None:
@@ -219,7 +219,7 @@ def _verdicts(draft: Draft, now: float) -> tuple[Verdict, ...]:
             beyond = dict.fromkeys(_beyond_largest(rule, draft, now), Reason.SCALED_DOWN)
         beyond |= dict.fromkeys(_beyond_largest(full, draft, now), Reason.NOT_IN_RATIO)
     return tuple([
-        Verdict(m.uid, m.instance.name, m.instance.group, *_verdict(m, draft, awaited, beyond.get(m.uid), now))
+        Verdict(m.uid, m.instance.name, m.instance.group, *_verdict(m, draft, beyond.get(m.uid), now))
         for m in demand.members
     ])  # fmt: skip
 
@@ -241,32 +241,28 @@ def _beyond_largest(rule: Rule, draft: Draft, now: float) -> Iterator[str]:
             yield from (m.uid for m in held[places:] if m.uid not in named)
 
 
-def _verdict(
-    member: Member, draft: Draft, awaited: tuple[str, ...], beyond: Reason | None, now: float
-) -> tuple[State, Reason, tuple[str, ...]]:
+def _verdict(member: Member, draft: Draft, beyond: Reason | None, now: float) -> tuple[State, Reason, tuple[str, ...]]:
     instance, uid = member.instance, member.uid
     if uid in draft.evicted:
         reason = _why_evicted(draft.evicted[uid])
-        return State.TERMINATING, reason, _about(reason, member, draft, awaited)
-    if member.running and member.state is State.RUNNING:
-        wrong = beyond or instance.label_problem or instance.mislabelled or draft.demand.target is None
-        if not wrong:
-            return State.RUNNING, Reason.RUNNING, ()
+        return State.TERMINATING, reason, _about(reason, member, draft)
+    wrong = beyond or instance.label_problem or instance.mislabelled or draft.demand.target is None
+    if member.running and member.state is State.RUNNING and not wrong:
+        return State.RUNNING, Reason.RUNNING, ()
     if uid in draft.admitted:
         reason, about = draft.admitted[uid]
         return State.HELD if reason is Reason.CREATE_REFUSED else State.ADMITTED, reason, about
     if uid in draft.revoked:
         return State.HELD, *draft.revoked[uid]
     if uid in draft.stays:
-        why_it_stays = _why_it_stays(instance, draft.demand.policy)
-        return member.state, Reason.REVOKE_WOULD_COST_RESTARTS, (why_it_stays,)
+        return member.state, Reason.REVOKE_WOULD_COST_RESTARTS, (_why_it_stays(instance, draft.demand.policy),)
     if uid in draft.waits:
         return State.HELD, *draft.waits[uid]
     wrong_label = _wrong_label(instance, draft.demand.service)
     if wrong_label is not None and member.state in (State.RUNNING, State.STARTING, State.ADMITTED):
         return member.state, *wrong_label
     reason = _reason(member, draft.demand.service, beyond, now)
-    return member.state, reason, _about(reason, member, draft, awaited)
+    return member.state, reason, _about(reason, member, draft)
 
 
 def _reason(member: Member, service: Service, beyond: Reason | None, now: float) -> Reason:
@@ -328,7 +324,7 @@ def _held_reason(member: Member, service: Service, beyond: Reason | None, now: f
     return Reason.REVOKED if member.memory.revoked else Reason.WAITING_FOR_RATIO
 
 
-def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...]) -> tuple[str, ...]:
+def _about(reason: Reason, member: Member, draft: Draft) -> tuple[str, ...]:
     """The words that the reason refers to; `decide/explain.py` makes a sentence of them."""
     instance, service = member.instance, draft.demand.service
     rule = service.rule if reason is Reason.NOT_IN_RATIO else draft.demand.rule
@@ -340,7 +336,7 @@ def _about(reason: Reason, member: Member, draft: Draft, awaited: tuple[str, ...
     slot = "it holds its slot for a grace period" if member.has_slot else "its slot is free for another"
     problem = service.problem.message if service.problem else ""
     words: dict[Reason, tuple[str, ...]] = {
-        Reason.WAITING_FOR_RATIO: awaited,
+        Reason.WAITING_FOR_RATIO: tuple(draft.lacking),
         Reason.GROUP_UNKNOWN: rule.groups if rule else (),
         Reason.NAME_TAKEN: (instance.name_taken,),
         Reason.CREATE_REFUSED: (memory.refused,),

@@ -98,7 +98,12 @@ class Sources:
         return next(filter(None, tried), None) or Shortage(PodRequest(), len(first), 0, PODS)
 
     def _on_other_room(self, draft: Draft) -> Minimum | None:
-        under_way = tuple(victim.member.uid for victim in self.victims_of(draft) if self._is_under_way(victim))
+        now, policy = self.world.now, self.world.policy
+        under_way = tuple(
+            victim.member.uid for victim in self.victims_of(draft)  # its pods still exist, and their room is to come
+            if victim.draft.demand.service.assumed
+            or (victim.member.state is State.TERMINATING and is_to_come(victim.member, now, policy))
+        )  # fmt: skip
         if under_way != draft.memory.victims:
             draft.remember(victims=under_way)
         sources = [(Room.TO_COME, list[Victim]())] if under_way else self._sources(draft)
@@ -181,13 +186,6 @@ class Sources:
         others = self._drafts_of_part(math.inf) if uids else ()
         found = {m.uid: Victim(other, m) for other in others for m in other.demand.members if m.uid in uids}
         return [found[uid] for uid in uids if uid in found]
-
-    def _is_under_way(self, victim: Victim) -> bool:
-        """Whether the eviction goes on: the pods still exist, and their room is to come."""
-        if victim.draft.demand.service.assumed:
-            return True
-        member = victim.member
-        return member.state is State.TERMINATING and is_to_come(member, self.world.now, self.world.policy)
 
     def surplus(self, draft: Draft) -> tuple[list[Victim], list[Victim]]:
         """Surplus of the service itself, useless and running, without instances of the minimum bound in part."""

@@ -177,18 +177,16 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
         yield from recheck_at(instance)
     if member.state is State.RUNNING:
         return
-    if memory.broken_since:
-        yield memory.broken_since + policy.broken_grace
-    if memory.restarted_at:
-        yield memory.restarted_at + policy.stable_after
-    if memory.refused_until:
-        yield memory.refused_until
-    if memory.bound_since:
-        yield memory.bound_since + policy.start_timeout
+    begun = (
+        (memory.broken_since, policy.broken_grace),
+        (memory.restarted_at, policy.stable_after),
+        (memory.refused_until, 0.0),
+        (memory.bound_since, policy.start_timeout),
+        (instance.ends_by, policy.due_back),
+    )
+    yield from (since + seconds for since, seconds in begun if since > 0)
     if instance.bound and instance.pods < instance.expected and not instance.made_by_us:
         yield makes_until(instance, policy)
-    if instance.ends_by > 0:
-        yield instance.ends_by + policy.due_back
 
 
 @lru_cache(maxsize=65536)

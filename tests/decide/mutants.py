@@ -6,7 +6,6 @@ Each names the few files of this folder that should notice, the quickest first.
 from __future__ import annotations
 
 from scaler.decide import (
-    alone,
     arbitration,
     decide,
     demand,
@@ -37,10 +36,10 @@ MUTANTS = (
     Mutant("revokes beyond the target instead of the largest ratio", arbitration,
            'draft.demand.largest(member.instance.group or "")',
            'draft.demand.groups[member.instance.group or ""].target', "test_scale_ups", "3.5"),
-    Mutant("what is refused is not tried alone where nodes are not known", alone,
+    Mutant("what is refused is not tried alone where nodes are not known", decide,
            "next((m for members in chosen.values() for m in members if m.memory.refused and is_made(m)), None)",
            "None", "test_examples test_refused", "3.7"),
-    Mutant("of a service that serves all wait for what was refused", alone,
+    Mutant("of a service that serves all wait for what was refused", decide,
            "alone = None if demand.serves else refused", "alone = refused",
            "test_refused", "3.7"),
     Mutant("a spare is told by age alone", plan, "(m.uid not in named, candidate_order(m))",

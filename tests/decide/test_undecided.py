@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.decide.alone import PAUSE, decide_alone, why_not_decided
 from scaler.decide.arbitration import Arbitration
-from scaler.decide.decide import DecisionCache, decide
+from scaler.decide.decide import DecisionCache, decide, decide_alone
 from scaler.decide.demand import Demand
+from scaler.decide.demands import PAUSE, why_not_decided
 from scaler.decide.plan import plan_of
 from scaler.decide.world import Decision, ServiceKey, World
 from tests.builders import doings, on_nodes, service, world
