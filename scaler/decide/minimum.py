@@ -39,10 +39,10 @@ class Minimums:
         found = self.sources.find(draft)
         if isinstance(found, Shortage):
             never = self.too_large(draft)
-            if never is not None:
-                draft.remember(held_since=0.0, probe_since=0.0)
-                return self._alone_or_give_up(draft, (Reason.MINIMUM_TOO_LARGE, (str(never),)))
-            return self._does_not_fit(draft, found)
+            if never is None:
+                return self._does_not_fit(draft, found)
+            draft.remember(held_since=0.0, probe_since=0.0)
+            return self._alone_or_give_up(draft, (Reason.MINIMUM_TOO_LARGE, (str(never),)))
         draft.remember(held_since=0.0, probe_since=0.0, probes=0)
         self._note_what_is_made(draft, found)
         if found.room is Room.FREE and turn.is_over(draft.memory, self.world):
@@ -184,15 +184,10 @@ class Minimums:
             live = [member for member in demand.groups[name].members if member.is_live]
             alike = all(m.instance.needs == live[0].instance.needs for m in live[1:])
             by_group.append([live[:number]] if alike else combinations(live, number))
-        first: Shortage | None = None
-        for chosen in one_of_each(by_group):
-            found = self._empty.fits(joined(*(m.instance.needs for m in chosen)))
-            if found is None:
-                first = None
-                break
-            first = first or found
-        self._sizes[key] = first
-        return first
+        tried = (self._empty.fits(joined(*(m.instance.needs for m in chosen))) for chosen in one_of_each(by_group))
+        first = next(tried, None)
+        self._sizes[key] = first if first and all(tried) else None
+        return self._sizes[key]
 
     @cached_property
     def _empty(self) -> Placement:
