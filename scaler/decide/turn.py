@@ -172,7 +172,8 @@ def moments(draft: Draft, world: World) -> Iterator[float]:
     """The times at which the decision may change by time alone; 0.0 = never, times in the past included."""
     policy, memory = world.policy, draft.memory
     uids = memory.instances if draft.demand.has_turns or draft.has_changes else ()
-    for clock in (memory, *map(draft.memory_of, uids)):
+    clocks: list[Clock] = [memory, *map(draft.memory_of, uids)]
+    for clock in clocks:
         if clock.turn_since:
             yield clock.turn_since + policy.minimum_timeout
             yield clock.turn_since + policy.backoff_max

@@ -33,7 +33,10 @@ def fails_at(call: Callable[..., Any], key_of: Callable[..., ServiceKey]) -> Cal
 
 
 def in_a_look(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("scaler.decide.demands.Demand", fails_at(Demand, lambda service, *_: service.key))
+    """The fault is in the instances: the demand for nothing, which takes the place of the other, has none."""
+    nobody = ServiceKey("", "", "")
+    failing = fails_at(Demand, lambda service, *_: service.key if service.instances else nobody)
+    patch.setattr("scaler.decide.demands.Demand", failing)
 
 
 def in_the_plan(patch: pytest.MonkeyPatch) -> None:
