@@ -86,9 +86,8 @@ class Gates:
         await all_done([self._keep_no_room(namespace, group) for group in sorted(left)])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:
-        """Delete the PodGroup that Volcano made, after its last pod has left: while queued, it would reserve room for
-        one pod and keep other PodGroups out. The uid of its owner is in its name, so no other PodGroup has this
-        name."""
+        """Let the PodGroup that Volcano made ask for nothing, after its last pod has left: while queued, it would
+        reserve room for one pod. The uid of its owner is in its name, so no other PodGroup has this name."""
         with suppress(NotFoundError):
             await self._writer.patch(POD_GROUPS, namespace, name, _KEEP_NO_ROOM, patch_type=PatchType.JSON)
 

@@ -7,7 +7,7 @@ The objects of an instance are made in workloads.ascendjob_objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -115,20 +115,22 @@ def rounds_patch(uid: str, rounds: int) -> dict[str, Any]:
 
 def final_condition(obj: Object) -> Mapping[str, Any] | None:
     """The condition that the job has succeeded or failed for good; None before that."""
-    return next((end for end in _ends(obj) if end.get("reason") != NOT_FOR_GOOD), None)
+    return _ending(obj, for_good=True)
 
 
 def refusal(obj: Object) -> str:
     """Why Ascend Operator could not read the job, in its own words; "" when it could. After such a failure the operator
     ignores the job, also after edits."""
-    found = next((end for end in _ends(obj) if end.get("reason") == NOT_FOR_GOOD), None)
+    found = _ending(obj, for_good=False)
     return as_text(found.get("message")).rstrip(".") or NOT_FOR_GOOD if found is not None else ""
 
 
-def _ends(obj: Object) -> Iterator[Mapping[str, Any]]:
+def _ending(obj: Object, *, for_good: bool) -> Mapping[str, Any] | None:
     for condition in map(at, as_list(at(obj, "status").get("conditions"))):
-        if condition.get("type") in ("Succeeded", "Failed") and condition.get("status") == "True":
-            yield condition
+        ends = condition.get("type") in ("Succeeded", "Failed") and condition.get("status") == "True"
+        if ends and (condition.get("reason") != NOT_FOR_GOOD) == for_good:
+            return condition
+    return None
 
 
 def has_failed(obj: Object) -> bool:
