@@ -54,7 +54,7 @@ def test_the_measured_loads_end_as_promised(story: str) -> None:
 @BOTH
 @pytest.mark.parametrize("story", TOLD)
 def test_every_story_ends_as_promised(story: str, beside: bool) -> None:
-    assert play(story, 102 if beside else 101, beside=beside, closely=not beside).failures == []
+    assert play(story, 102 if beside else 101, beside=beside).failures == []
 
 
 @pytest.mark.parametrize(
