@@ -3,8 +3,8 @@
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
-# More than two: tests of the control plane wait most of their time.
-JOBS ?= 3
+# Four on two cores: tests of the control plane wait most of their time.
+JOBS ?= 4
 CONTAINER ?= docker
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' scaler/__init__.py)
 UV_VERSION := 0.13.8

@@ -13,9 +13,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (21_100, 14_000),
-    "simulation": (9_360, 9_000),
-    "test helpers": (14_630, 9_000),
+    "controller": (20_450, 14_000),
+    "simulation": (9_170, 9_000),
+    "test helpers": (12_140, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.
