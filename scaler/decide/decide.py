@@ -1,6 +1,6 @@
 """The decision: one world in, one plan for every service out. Pure: a decision depends on the world alone.
 
-    demand of each service -> arbitration between services -> one plan for each service, and the next memory
+    demand of each service -> arbitration, or `decide_alone` -> one plan for each service, and the next memory
 
 The same world gives the same decision, byte for byte. A `DecisionCache` saves time only."""
 

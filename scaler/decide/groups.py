@@ -1,5 +1,5 @@
-"""The groups of a service: counts, target, pairs of revisions, places; 3.2, 3.3, 3.8 and 3c of the contract. An
-instance has a place when it has a slot, or gets one in this decision. Must not choose instances."""
+"""The groups of a service: counts, target, pairs of revisions, places, what is wanted, what is drained; 3.2, 3.3, 3.8
+and 3c of the contract. A place is a slot, or one given in this decision. Must not choose whom to admit or revoke."""
 
 from __future__ import annotations
 

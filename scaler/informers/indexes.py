@@ -1,4 +1,4 @@
-"""Indexes of instances: those that are jobs, those that only pods name, and what the owners of pods say of them.
+"""Indexes of instances: those that are jobs, those that only pods name, what owners of pods say, and all by service.
 
     AscendJob, Volcano Job -> JobInstances
     pod -> membership (workloads/kinds.py) -> instance identity -> PodInstances: its pods, the objects that describe it

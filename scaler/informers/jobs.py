@@ -1,4 +1,4 @@
-"""AscendJobs and Volcano Jobs as the cache keeps them. Most are none of ours, and nothing of those is read."""
+"""AscendJobs and Volcano Jobs as the cache keeps them, most only as existing; and the look-up of one job by name."""
 
 from __future__ import annotations
 

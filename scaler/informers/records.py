@@ -1,5 +1,5 @@
 """What the cache keeps of PodGroups, Services, nodes, PriorityClasses and PodDisruptionBudgets: partial structs that
-msgspec decodes, and compact records made of them. jobs.py, pods.py, config_maps.py, elastic_services.py: as here.
+msgspec decodes, and compact records. Of other kinds: jobs.py, pods.py, config_maps.py, elastic_services.py.
 
 Only declared fields are decoded; the rest of an object is skipped without building anything. A record must be small
 and must never need a second look at the object. None of these values can be part of a cycle, so the garbage collector

@@ -1,4 +1,4 @@
-"""What is watched of one resource, and where it goes. Shared by its reflectors."""
+"""What is watched of one resource, and where it goes (`Watched`); whether the cluster was restored (`History`)."""
 
 from __future__ import annotations
 

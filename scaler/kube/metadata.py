@@ -1,6 +1,6 @@
-"""The metadata of objects, as msgspec decodes it: only declared fields; other fields are skipped.
+"""The metadata of objects: as msgspec decodes it (only declared fields), and of plain dicts; names that are valid.
 
-None of these values can be part of a reference cycle, so the garbage collector may ignore them (`gc=False`).
+No decoded value can be part of a reference cycle, so the garbage collector may ignore it (`gc=False`).
 """
 
 from __future__ import annotations

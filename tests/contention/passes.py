@@ -1,6 +1,6 @@
-"""Judges decisions about services that compete, pass by pass, by what could be seen: S9, S10, L1 and L5 (S1, S3 and S11
-does tests.chaos.decisions); and what was not as promised once a story has ended (`unkept`): how many serve, L1, L2, L4,
-L5 and S2.
+"""Judges decisions about services that compete, pass by pass, by what could be seen: S9, S10, L1 and L5
+(tests.chaos.decisions judges S1, S3 and S11). And once a story has ended, what was not as promised (`unkept`): how many
+serve, L1, L2, L4, L5 and S2.
 
 A matching of pods to nodes of its own; it shares nothing with scaler.decide but the words in which decisions come.
 """

@@ -8,9 +8,9 @@ for it to do. That is a part of the histories only, and is said.
 
 Moves: the controller decides and all of that takes effect (or, once for each `stale`, on a state that is no longer so),
 and whatever `tests.decide.moves` allows. Time passes only when nothing else can move, to the next moment
-that the decision names. Checked in every state: the invariants of one decision, written here anew from section 6; that
-deciding again comes to rest; that nothing changes before the moment named. Checked where the world comes to rest, or to
-turns without an end: what section 6 calls liveness.
+that the decision names. Checked in every state: the invariants of one decision (`violations`, and `promises.broken`);
+that deciding again comes to rest; that nothing changes before the moment named. Checked where the world comes to rest,
+or to turns without an end: what section 6 calls liveness (`promises.wrong`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The world of a scenario: nodes, stand-ins, the controller and what happens to them, from the start to the end.
 
-All events but faults of the controller itself go through KubeApi.
+All events go through KubeApi, but those of the controller, of its requests and of the scheduler.
 Must not: judge (scaler.tools.simulation.verdicts), or touch files but manifests and rules.
 """
 
