@@ -4,7 +4,7 @@ Sessions run one after another, at most one per period, and only when something 
 (a PodGroup goes Inqueue when the idle NPUs of the cluster would do for its minResources), allocate (gangs in the
 order of priority, then age), phases. Gated pods keep a gang valid, but not ready: with fewer released pods than it
 needs nothing of it is bound, with enough of them they go ahead. MindCluster's plugin is in it: it raises what a
-PodGroup of a ReplicaSet needs to all replicas (see `_needed`), and decides alone what is enqueued, unless its setting
+PodGroup of a ReplicaSet needs to all replicas (see `_grouped`), and decides alone what is enqueued, unless its setting
 `forceEnqueue` is off. Without gangs it stands in for kube-scheduler.
 Must not: delete anything, or know of rules and instances.
 """
