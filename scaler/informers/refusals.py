@@ -5,7 +5,6 @@ What was read of such an object before stays as it was read, until the object ca
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 
 import structlog
@@ -26,9 +25,7 @@ _log = structlog.get_logger(__name__)
 class Refusals:
     """What cannot be read now. `publish` gets each object that concerns a rule."""
 
-    def __init__(
-        self, publish: Callable[[ObjectRefused], None] = lambda _: None, now: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, publish: Callable[[ObjectRefused], None], now: Callable[[], float]) -> None:
         self._publish = publish
         self._now = now
         self._minute, self._lines = 0, 0

@@ -54,7 +54,7 @@ class Watched(Generic[T, R]):
     decode: type[T]
     rng: random.Random
     label_selector: str = ""
-    refusals: Refusals = field(default_factory=Refusals)
+    refusals: Refusals = field(default_factory=lambda: Refusals(lambda _: None, lambda: 0.0))
     may_be_forbidden: bool = False
     silence: float = SILENCE
     history: History = field(default_factory=History)
