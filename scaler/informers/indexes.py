@@ -133,23 +133,23 @@ class PodInstances:
         return membership.revision if membership is not None else ""
 
     def change(self, old: PodRecord | None, new: PodRecord | None) -> Iterator[tuple[str, ServiceKey]]:
-        """Take in a change of one pod; gives every instance that it concerns, with its service."""
+        """Take in a change of one pod; gives every instance that it concerns, with its service: the one that the pod
+        says, and the one that the instance was in so far, where its newest pod says another."""
         for record in (old, new):
             membership = membership_in(record)
             if record is None or membership is None:
                 continue
             known = as_admitted(membership, self.labels.get(membership.instance, NO_LABELS))
             membership = msgspec.structs.replace(membership, **known) if known else membership
-            touched = {membership.key}
+            touched = {membership.key, self.membership.get(membership.instance, membership).key}
             if record is new:
-                touched |= self._add(record, membership)
+                self._add(record, membership)
             elif new is None or new.uid != record.uid or instance_of(new) != membership.instance:
                 self._remove(record, membership)
             for key in sorted(touched):
                 yield membership.instance, key
 
-    def _add(self, record: PodRecord, membership: Membership) -> set[ServiceKey]:
-        """Gives the service that the instance was in so far, when its newest pod names another one."""
+    def _add(self, record: PodRecord, membership: Membership) -> None:
         instance = membership.instance
         self.pods.put(instance, record.name, record)
         if membership.label_problem is None and membership.group:
@@ -157,7 +157,7 @@ class PodInstances:
             self.labels.setdefault(instance, first)
         before = self.membership.get(instance)
         if before == membership:
-            return set()
+            return
         self.membership[instance] = membership
         if before is not None:
             self._unlink(before)
@@ -166,7 +166,6 @@ class PodInstances:
             self.by_maker.put(membership.maker, instance, None)
         for owner in membership.described_by:
             self.by_owner.put(owner, instance, None)
-        return {before.key} if before is not None else set()
 
     def _remove(self, record: PodRecord, membership: Membership) -> None:
         instance = membership.instance

@@ -14,7 +14,7 @@ from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes, InstanceChanged, PodArrivedUngated, PodChanged, RuleChanged
 from scaler.informers.jobs import read_job_record
 from scaler.informers.records import NodeFacts, NodeRecord
-from scaler.names import DELETION_COST, RULE_LABEL
+from scaler.names import DELETION_COST, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.state.cluster import ClusterState
 from scaler.workloads.membership import OwnerFacts
 from tests.jobs import NAMESPACE, job
@@ -214,6 +214,24 @@ def test_a_namespace_has_the_services_that_name_a_rule_in_it_until_they_are_gone
     assert seen.cache.services_within(NAMESPACE) == [KEY]
     seen.cache.jobs.remove(NAMESPACE, "p0", "uid-p0")
     assert seen.cache.services_within(NAMESPACE) == []
+
+
+def test_whatever_a_pod_says_of_its_service_the_one_that_counts_it_hears_of_its_end(seen: Seen) -> None:
+    owner, labels = "leaderworkerset.sigs.k8s.io/name", {RULE_LABEL: "rule", GROUP_LABEL: "group0"}
+    for name, made_by, said in (
+        ("lws-0", "lws", "first"),
+        ("lws-0-1", "lws-0", "newest"),
+        ("lws-0-2", "lws-0", "first"),
+    ):
+        reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "uid": "s", "name": made_by, "controller": True}
+        more = {"labels": {**labels, owner: "lws", JOB_ID_LABEL: said}, "ownerReferences": [reference]}
+        seen.pod(name, more=more)
+    counts = ServiceKey(NAMESPACE, "rule", "first")
+    assert counts in seen.cache.service_keys()
+    for name in ("lws-0-1", "lws-0-2", "lws-0"):
+        seen.dirty.clear()
+        seen.cache.pods.remove(NAMESPACE, name, f"uid-{name}")
+        assert counts in seen.dirty
 
 
 def test_an_instance_is_built_anew_only_after_a_change(seen: Seen) -> None:
