@@ -95,7 +95,7 @@ class Cache:
         return sorted(key for key in self._services.by_key if key.rule or self.makes_pods)
 
     def has_instances(self, key: ServiceKey) -> bool:
-        return bool(self.instance_uids(key))
+        return bool(self._services.by_key.of(key) if key.rule or self.makes_pods else self.instance_uids(key))
 
     def instance_uids(self, key: ServiceKey) -> list[str]:
         """The instances of a service in a fixed order: jobs by name, then those that only pods name."""

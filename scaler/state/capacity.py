@@ -100,7 +100,7 @@ class CapacityIndex:
     def nodes(self, requests: Collection[PodRequest]) -> Nodes:
         """All nodes as far as these requests can tell them apart; the same value as long as nothing changes."""
         wanted = requests if isinstance(requests, frozenset) else frozenset(requests)
-        if wanted != self._requests:
+        if wanted is not self._requests and wanted != self._requests:
             self._requests = wanted
             terms = terms_of(wanted)
             if terms != self._terms:

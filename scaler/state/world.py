@@ -75,6 +75,8 @@ class WorldBuilder:
         self._assumed: dict[ServiceKey, _Assumed] = {}
         self._counts: Counter[PodRequest] = Counter()
         """In how many services each pod request occurs: nodes are distinguished by those that occur at all."""
+        self._requests: frozenset[PodRequest] = frozenset()
+        """Those; empty when one came or went."""
 
     def get(self, key: ServiceKey) -> Service | None:
         """The service as it was in the last world, or will be in the next one."""
@@ -144,7 +146,8 @@ class WorldBuilder:
         )
 
     def _nodes(self) -> Nodes:
-        nodes = self._state.capacity.nodes(frozenset(self._counts))
+        self._requests = self._requests or frozenset(self._counts)
+        nodes = self._state.capacity.nodes(self._requests)
         evicted = [
             (instance, assumed.since)
             for assumed in self._assumed.values()
@@ -180,9 +183,9 @@ class WorldBuilder:
         before = self._services.get(service.key)
         if before == service:
             return before
+        self._count(service, 1)
         if before is not None:
             self._count(before, -1)
-        self._count(service, 1)
         self._services[service.key] = service
         if before is None:
             self._places = None
@@ -192,10 +195,12 @@ class WorldBuilder:
         return service
 
     def _count(self, service: Service, sign: int) -> None:
+        known = len(self._counts)
         for request in {request for instance in service.instances for request, _ in instance.needs}:
             self._counts[request] += sign
             if not self._counts[request]:
                 del self._counts[request]
+        self._requests = self._requests if len(self._counts) == known else frozenset()
 
 
 # what is assumed, pure
