@@ -167,6 +167,9 @@ class Controller:
                 self.observer(world, decision)
             # 3. act, then report: instances go first, a report may wait for a millisecond
             pairs = self._changed_pairs(world, decision)
+            for _, plan in pairs:  # before anything awaits: room that changes from now on is not in this world
+                (self._waiting.add if waits_for_room(plan) else self._waiting.discard)(plan.key)
+            self._waits_for_room = not world.alone and (bool(self._waiting) or arbitration_waits(decision.tally))
             self._memory = self.instead(world, decision, pairs) if self.instead else decision.memory
             acted_on = await self._act_on(world, pairs, acting, started)
             self._recheck(decision.recheck_at)
@@ -341,7 +344,6 @@ class Controller:
         due: Pairs = []
         later = asyncio.get_running_loop().time() + WORDS_PATIENCE
         for service, plan in pairs:
-            (self._waiting.add if waits_for_room(plan) else self._waiting.discard)(plan.key)
             if service.assumed:
                 continue
             differs = difference(self.reporter.reported(plan.key), plan)
@@ -350,7 +352,6 @@ class Controller:
             elif differs:
                 self.queue.add_at(plan.key, later)
         self._unreported.clear()
-        self._waits_for_room = not world.alone and (bool(self._waiting) or arbitration_waits(decision.tally))
         self.metrics.arbitrated(decision.tally)
         slices = Slices()
         for service, plan in due:

@@ -11,14 +11,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler import app, controller
+from scaler.clock import Slices
 from scaler.decide.decide import decide
-from scaler.decide.world import Admit, Complete, Decision, World
+from scaler.decide.world import Admit, Complete, Decision, Tally, World
 from scaler.informers.cache import Cache
 from scaler.kube.api import NODES, PODS, PatchType
 from scaler.kube.errors import NotSentError
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
-from tests.jobs import job, node, rule_config_map
+from tests.held import held
+from tests.jobs import NAMESPACE, job, node, rule_config_map
 from tests.rig import NODE, rig
 
 SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
@@ -67,6 +69,38 @@ def test_a_decision_that_fails_is_tried_again_with_growing_pauses_and_stops_noth
                 assert on.with_pods() == {"p0", "d0"}
         failed = [line for line in logs if line["event"] == "decision failed"]
         assert (failed[0]["services"], failed[0]["nodes"], "a bug" in failed[0]["traceback"]) == (1, 1, True)
+
+    run(story())
+
+
+def test_room_that_changes_while_a_decision_is_carried_out_is_decided_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, acts = asyncio.Event(), asyncio.Event()
+
+    class Long(Slices):
+        async def end(self) -> None:
+            if seen and waits.is_set() and not acts.is_set():
+                acts.set()
+                await asyncio.sleep(1)
+
+    def change(world: World) -> Decision:
+        return msgspec.structs.replace(with_actions(decide(world)), tally=Tally(minimums_waiting=int(waits.is_set())))
+
+    seen = given(monkeypatch, change)
+    monkeypatch.setattr(controller, "waits_for_room", lambda _plan: False)
+
+    async def story() -> None:
+        async with rig(rule_config_map(), held("p0", "group0"), held("d0", "group1"), mode="gates") as on:
+            await on.settle(60)
+            seen.clear()
+            waits.set()
+            monkeypatch.setattr(controller, "Slices", Long)
+            again = {"metadata": {"labels": {"version": "2"}}}
+            await on.cluster.patch(PODS, NAMESPACE, "p0", again, patch_type=PatchType.MERGE)
+            await acts.wait()
+            cordon = {"spec": {"unschedulable": True}}
+            await on.cluster.patch(NODES, None, NODE, cordon, patch_type=PatchType.MERGE)
+            await on.settle(5)
+            assert [world.nodes.nodes[0].cordoned for world in seen if world.nodes] == [False, True]
 
     run(story())
 

@@ -324,12 +324,7 @@ class Reflector(Generic[T, R]):
             self.installed, self.problem = False, f"{self._resource.full_name} are not installed in the cluster"
             return
         self.problem = f"{'listing' if self._must_list else 'watching'} {self._resource.full_name}{where}: {error}"
-        _log.warning(
-            "watch interrupted",
-            **self._where,
-            after=round(lived, 3),
-            error=str(error),
-        )
+        _log.warning("watch interrupted", **self._where, after=round(lived, 3), error=str(error))
 
     def _lack(self, gone: bool) -> None:
         """It is not to be had. What was never seen is not missed, nor what is optional and `gone` with its definition,
