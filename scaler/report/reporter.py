@@ -201,9 +201,9 @@ class Reporter:
             one, old = report.instances.get(verdict.uid), known.get(verdict.uid)
             if one is None:
                 continue
-            was = last.get(verdict.uid, verdict)
-            if old is None or (was.state, was.reason) != (verdict.state, verdict.reason):
-                self._note_reason(report.plan, one, verdict, known=old is not None)
+            was = last.get(verdict.uid) if old is not None else None  # None also after a failed decision
+            if was is None or (was.state, was.reason) != (verdict.state, verdict.reason):
+                self._note_reason(report.plan, one, verdict, known=was is not None)
             if one.job is not None and verdict.reason is not Reason.NOT_SERVED and (changed or one != old):
                 of = report.plan.key, verdict.uid
                 self._outbox.mark(_Due(self._write_job_status, of, one.job.namespace, verdict.name))
@@ -343,9 +343,9 @@ class Reporter:
 
     async def _report_job(self, of: _InstanceKey, job: Object) -> None:
         report, uid = self._report(of[0]), of[1]
-        if report is None or self._job_of(of) is None:
+        verdict = next((found for found in report.plan.verdicts if found.uid == uid), None) if report else None
+        if report is None or verdict is None or self._job_of(of) is None:  # no verdict: deciding failed
             return
-        verdict = next(found for found in report.plan.verdicts if found.uid == uid)
         instance = next(found for found in report.service.instances if found.uid == uid)
         started = self._clock.skew.stamp(instance.admitted_at)
         replicas = report.instances[uid].replicas

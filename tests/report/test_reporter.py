@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from scaler.clock import Clock
+from scaler.decide.demands import NotDecided, left_alone
 from scaler.decide.world import Reason, RuleProblem, Service, ServiceKey, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.changes import Changes
@@ -293,6 +294,26 @@ async def test_errors_are_retried_and_hold_nothing_else_up(on: Stage) -> None:
     assert on.status
     assert len(on.events) == 3
     assert set(on.states.values()) == {"Created"}
+
+
+@on_stage("p0")
+async def test_a_status_that_waits_when_deciding_fails_is_no_failure_and_follows_with_the_next_plan(on: Stage) -> None:
+    held = service("1P", "p0 Held")
+    undecided = left_alone(held.key, NotDecided("a bug"))
+    on.line.failures = [UnknownOutcomeError("503") for _ in range(4)]
+    await on.note(on.report(held), on.report(held, plan=undecided), pause=0.2)
+    assert [line for line in on.lines if line["log_level"] == "error"] == []
+    await on.note(held)
+    assert on.states == {"p0": "Created"}
+
+
+@on_stage("p0")
+async def test_what_changed_while_deciding_failed_is_an_event_and_what_did_not_is_none(on: Stage) -> None:
+    held, runs = service("1P", "p0 Held"), service("1P", "p0 Running")
+    undecided = left_alone(held.key, NotDecided("a bug"))
+    await on.note(held, on.report(held, plan=undecided), held, on.report(held, plan=undecided), runs)
+    about = [event for event in on.cluster.peek(EVENTS) if event["involvedObject"]["name"] == "p0"]
+    assert {event["reason"]: event["count"] for event in about} == {"WaitingForScheduler": 1, "Running": 1}
 
 
 @on_stage("p0")
