@@ -68,8 +68,8 @@ class Shares(Generic[H]):
         self._evict = evict
         self._held: dict[str, dict[H, int]] = {}
 
-    def take(self, address: str, holder: H, units: int) -> bool:
-        """Give `holder`, which belongs to `address`, `units` more units; False when `holder` is refused."""
+    def take(self, address: str, holder: H | None, units: int) -> bool:
+        """Give `holder`, which belongs to `address`, `units` more units; False when refused. None: only make room."""
         then = self._units(address) + units
         while units > self._free:
             richest = max(self._held, key=self._units, default=address)
@@ -78,9 +78,10 @@ class Shares(Generic[H]):
             loser = next(iter(self._held[richest]))
             self.give_back(richest, loser)
             self._evict(loser)
-        held = self._held.setdefault(address, {})
-        held[holder] = held.get(holder, 0) + units
-        self._free -= units
+        if holder is not None:
+            held = self._held.setdefault(address, {})
+            held[holder] = held.get(holder, 0) + units
+            self._free -= units
         return True
 
     def give_back(self, address: str, holder: H) -> None:
@@ -198,9 +199,11 @@ class Server:
             except OSError:  # too many open files, or the client has closed the connection
                 await asyncio.sleep(0.1)
                 continue
-            context = tls() if tls is not None else None
-            connection = Connection(self, http, str(peer[0]), self._limits.idle)
-            if (tls is None or context is not None) and self._has_place(connection):
+            context, address = tls() if tls is not None else None, str(peer[0])
+            if (tls is None or context is not None) and self._has_place(address):
+                connection = Connection(self, http, address, self._limits.idle)
+                self._places.take(address, connection, 1)
+                self._unproven[connection] = None
                 connection.open(accepted, context)
                 await asyncio.sleep(0)
                 continue
@@ -210,16 +213,15 @@ class Server:
             if refused % REFUSALS == 0:
                 await asyncio.sleep(0)
 
-    def _has_place(self, connection: Connection) -> bool:
-        """Whether `connection` is within the limits. A connection without a complete request so far is closed in favour
-        of the next one from the same address."""
-        while not self._places.take(connection.address, connection, 1):
-            oldest = next((each for each in self._unproven if each.address == connection.address), None)
+    def _has_place(self, address: str) -> bool:
+        """Whether one more connection is within the limits. A connection without a complete request so far is closed in
+        favour of the next one from the same address. One that is refused is never made: that would cost too much."""
+        while not self._places.take(address, None, 1):
+            oldest = next((each for each in self._unproven if each.address == address), None)
             if oldest is None:
                 return False
             self.left(oldest)
             self._evicted(oldest)
-        self._unproven[connection] = None
         return True
 
     def left(self, connection: Connection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -106,6 +107,19 @@ async def test_a_connection_that_has_asked_something_stays_whatever_its_own_addr
                 pass  # the rest of the header
             writer.write(GET)
             assert OK in [await answer(reader), await answer(reader), await answer(reader)]
+
+
+async def test_a_connection_that_is_turned_away_leaves_nothing_for_the_garbage_collector() -> None:
+    gc.collect()
+    async with stage(connections=4) as on:
+        kept = [await on.connect(data=GET) for _ in range(4)]
+        assert [await answer(reader) for reader, _ in kept] == [OK] * 4
+        gc.disable()
+        try:
+            assert [await on.asked() for _ in range(9)] == [CLOSED] * 9
+            assert sum(isinstance(each, server.Connection) for each in gc.get_objects()) == 4
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("data", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX-A: "], ids=["nothing", "a", "b"])
