@@ -95,7 +95,8 @@ class Filter:
         tokens = min(self.BURST, tokens + (now - at) / self.REFILL)
         spam = tokens < 1
         self._histories[event.subject] = event.event_name, now, tokens if spam else tokens - 1
-        if len(self._histories) > _REMEMBERED:
+        oldest = next(iter(self._histories.values()))[1]  # after this time it changes no answer any more
+        if len(self._histories) > _REMEMBERED or now - oldest > self.BURST * self.REFILL:
             self._histories.popitem(last=False)
         return "spam" if spam else ""
 

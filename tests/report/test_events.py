@@ -80,3 +80,10 @@ def test_a_repetition_takes_no_token() -> None:
 
 def test_one_object_cannot_silence_another() -> None:
     assert objections(*flapping(100), *flapping(1, JOB._replace(uid="other")))[-1] == ""
+
+
+def test_what_was_told_long_ago_is_forgotten() -> None:
+    strict, forgotten_after = Filter(), Filter.BURST * Filter.REFILL
+    for number in range(300):
+        strict.objection(HELD._replace(subject=JOB._replace(uid=str(number))), number * forgotten_after / 10)
+    assert len(strict._histories) <= 12
