@@ -88,7 +88,7 @@ class _Pass:
         elif came_or_went or index.changed is None:
             cache.parts = {}
         self.neighbours = cache.neighbours = known
-        self.probing = any(turn.is_probing(demands.all[at].demand.memory, world) for at in demands.active)
+        self.probing = any(turn.is_probing(demands.all[at].demand.memory, world) for at in demands.probed)
         assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
         ending = [i for service in assumed for i in service.instances if i.terminating and not i.pods]
         self.evicted = [seat for instance in ending for seat in instance.seats]

@@ -100,6 +100,8 @@ class Demands:
         self.active: set[int] = set()
         """Services with something to weigh."""
         self.assumed: set[int] = set()
+        self.probed: set[int] = set()
+        """Weighed services with a probe in their memory."""
         self.drafted: set[int] = set()
         """Weighed services of which the plan depends on a draft that is not empty."""
         self.serving = 0
@@ -156,7 +158,7 @@ class Demands:
         """Services came or went: find the known services by their keys. Returns the changed positions."""
         known = {each.demand.service.key: each for each in self.all}
         self.service_counts, self.serving = Counter(), 0
-        for kept in (self.active, self.assumed, self.until, self._unsettled):
+        for kept in (self.active, self.assumed, self.probed, self.until, self._unsettled):
             kept.clear()
         before = [known.get(service.key) for service in world.services]
         self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
@@ -210,6 +212,7 @@ class Demands:
         for kept, belongs in (
             (self.active, known.weighed and not demand.nothing_to_weigh),
             (self.assumed, demand.service.assumed),
+            (self.probed, known.weighed and demand.memory.probe_since > 0),
             (self._unsettled, demand.memory is not demand.seen),
         ):
             if belongs:
