@@ -24,7 +24,8 @@ PodAmounts = tuple[tuple[int, int], ...]
 """Amounts of one pod: (index of the resource, positive amount)."""
 Entry = tuple[Amounts, int]
 """Free amounts of a node, and its index."""
-_lasting = attrgetter("name", "node_class", "passing", "allocatable")
+_lasting = attrgetter("name", "node_class")
+_alike = attrgetter("passing", "allocatable")
 
 
 def times(pod: PodAmounts, free: Amounts) -> int:
@@ -95,7 +96,7 @@ class NodeIndex:
         alike = nodes.resources == self._all.resources and len(now) == len(old)
         if not alike or any(_lasting(old[index]) != _lasting(now[index]) for index in changed):
             return NodeIndex(nodes)
-        few = len(changed) <= len(old) // 8
+        few = len(changed) <= len(old) // 8 and all(_alike(old[index]) == _alike(now[index]) for index in changed)
         new = copy(self) if few else NodeIndex(nodes)
         new.changed = frozenset([now[index].node_class for index in changed])
         if few and changed:

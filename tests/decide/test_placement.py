@@ -275,6 +275,13 @@ def test_a_cache_changes_no_answer(
     assert played(Placement(index.after(before), now=10.0, due_back=5.0), steps) == first
 
 
+def test_a_node_that_lost_chips_concerns_the_services_of_its_class_alone() -> None:
+    before = nodes(node(A, 8), node(B, 8))
+    whole, other = before.nodes
+    smaller = msgspec.structs.replace(whole, allocatable=(4, 100, 10))
+    assert NodeIndex(before).after(Nodes(RESOURCES, (smaller, other))).changed == {A}
+
+
 def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> list[object]:
     seen = list[object]()
     for pods, room, _ in steps:
