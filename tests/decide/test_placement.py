@@ -279,7 +279,7 @@ def test_a_node_that_lost_chips_concerns_the_services_of_its_class_alone() -> No
     before = nodes(node(A, 8), node(B, 8))
     whole, other = before.nodes
     smaller = msgspec.structs.replace(whole, allocatable=(4, 100, 10))
-    assert NodeIndex(before).after(Nodes(RESOURCES, (smaller, other))).changed == {A}
+    assert NodeIndex(before).after(Nodes(RESOURCES, (smaller, other))).changed == frozenset({A})
 
 
 def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> list[object]:
