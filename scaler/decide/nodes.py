@@ -198,16 +198,22 @@ def accepts(where: Where, node_class: NodeClass) -> bool:
 
 
 def _met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(requirement.key), requirement.values
-    met = {
-        "In": value in values,
-        "NotIn": value not in values,
-        "Exists": value is not None,
-        "DoesNotExist": value is None,
-        "Gt": _compared(value, values) > 0,
-        "Lt": _compared(value, values) < 0,
-    }
-    return met.get(requirement.operator, True)
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return _compared(value, requirement.values) > 0
+        case "Lt":
+            return _compared(value, requirement.values) < 0
+        case _:
+            return True
 
 
 def _compared(value: str | None, values: tuple[str, ...]) -> int:

@@ -255,9 +255,10 @@ class Trial:
         if self._is_in_vain(wanted, room):
             return None, True
         found, sure = self._rearranged(pods)
-        if not found:
-            self.undo()
-        return pods if found else None, found or sure
+        if found:
+            return pods, True
+        self.undo()
+        return None, sure
 
     def _place(self, pod: PlacedPod) -> bool:
         """Place the pod on the fullest node that has room for it. False when no node has room."""

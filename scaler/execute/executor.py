@@ -172,14 +172,17 @@ class Executor:
 
     def _missing(self, record: JobRecord) -> list[list[tuple[Resource, Object]]]:
         """The objects that the cache does not have yet, in batches that may be created together."""
-        job, obj, present = record.job, record.object, self._cache.pods_of(record.uid)
-        pods = objects.pods(job, obj, self._clusterd)
-        batches = [[], [(PODS, pod) for name, pod in pods.items() if name not in present]]
+        job, obj = record.job, record.object
+        first: list[tuple[Resource, Object]] = []
+        rest: list[tuple[Resource, Object]] = []
         if self._cache.pod_groups.get(job.namespace, job.pod_group) is None:
-            batches[0] = [(POD_GROUPS, objects.pod_group(job, obj))]
+            first.append((POD_GROUPS, objects.pod_group(job, obj)))
         if self._cache.services.get(job.namespace, job.leader) is None:
-            batches[1].insert(0, (SERVICES, objects.service(job, obj)))
-        return batches
+            rest.append((SERVICES, objects.service(job, obj)))
+        present = self._cache.pods_of(record.uid)
+        pods = objects.pods(job, obj, self._clusterd)
+        rest += [(PODS, pod) for name, pod in pods.items() if name not in present]
+        return [first, rest]
 
     async def _undo(self, key: ServiceKey, record: JobRecord, made: list[tuple[Resource, Object]]) -> bool:
         """Delete what was made of a refused instance. False when a pod stays: the scheduler has bound it meanwhile, or

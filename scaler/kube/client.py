@@ -83,13 +83,15 @@ class HttpKubeApi:
         path = path_of(resource, namespace)
         while True:  # a page may have fewer objects than its limit, so that large ones do not take all memory
             size = min(limit, self._page_sizes.get(resource, limit))
-            selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-            part: dict[str, str | int] = {
-                "limit": size,
-                "continue": continue_token,
-                "resourceVersion": resource_version,
-            }
-            query = query_of({**selectors, **part})
+            query = query_of(
+                {
+                    "labelSelector": label_selector,
+                    "fieldSelector": field_selector,
+                    "limit": size,
+                    "continue": continue_token,
+                    "resourceVersion": resource_version,
+                }
+            )
             longest = 0 if not size else MOST_PAGE if size > 1 else LONGEST_LINE
             try:
                 data = await self._call("list", resource, path + query, timeouts=PAGE_TIMEOUTS, longest=longest)
@@ -106,9 +108,16 @@ class HttpKubeApi:
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
         field_selector: str = "", timeout_seconds: int = 300, decode: Any = Object,
     ) -> AsyncGenerator[WatchEvent[Any], None]:  # fmt: skip
-        start = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": resource_version}
-        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-        query = query_of({**start, **selectors, "timeoutSeconds": timeout_seconds})
+        query = query_of(
+            {
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": resource_version,
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "timeoutSeconds": timeout_seconds,
+            }
+        )
         response = await self._open_watch(resource, path_of(resource, namespace) + query)
         try:
             splitter, decode_event = LineSplitter(), EventDecoder(decode)
@@ -158,14 +167,13 @@ class HttpKubeApi:
         grace_period_seconds: int | None = None, propagation_policy: str = "",
     ) -> None:  # fmt: skip
         preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
-        options = {"preconditions": preconditions, "propagationPolicy": propagation_policy}
-        body: Object = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            **{key: one for key, one in options.items() if one},
+        options = {
+            "preconditions": preconditions or None,
+            "gracePeriodSeconds": grace_period_seconds,
+            "propagationPolicy": propagation_policy or None,
         }
-        if grace_period_seconds is not None:
-            body["gracePeriodSeconds"] = grace_period_seconds
+        given = {key: value for key, value in options.items() if value is not None}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **given}
         await self._call("delete", resource, path_of(resource, namespace, name), body)
 
     async def version(self) -> Object:
@@ -180,9 +188,10 @@ class HttpKubeApi:
         data = None if body is None else msgspec.json.encode(body)
 
         async def exchange(authorization: str) -> bytes:
-            sent = self._request(verb, resource, path, authorization, self._timeout, data, content_type)
-            async with asyncio.timeout(self._timeout * timeouts), await sent as response:
-                return await _json_of(response, longest)
+            async with asyncio.timeout(self._timeout * timeouts):
+                sent = self._request(verb, resource, path, authorization, self._timeout, data, content_type)
+                async with await sent as response:
+                    return await _json_of(response, longest)
 
         return await self._authorized(_METHODS.get(verb, "GET"), exchange)
 

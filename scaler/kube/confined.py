@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from scaler.kube.api import CONFIG_MAPS, LEASES, KubeApi, Resource
+from scaler.kube.api import CONFIG_MAPS, LEASES, KubeApi, Object, Resource
 from scaler.kube.errors import status_error
 
 Check = Callable[[str, Resource, str | None], None]
@@ -17,15 +17,26 @@ class Guarded:
     """Sends every read, and the writes that `check` allows."""
 
     def __init__(self, api: KubeApi, check: Check) -> None:
-        def checked(verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-            async def write(resource: Resource, namespace: str | None, *args: Any, **options: Any) -> Any:
-                check(verb, resource, namespace)
-                return await getattr(api, verb)(resource, namespace, *args, **options)
-
-            return write
-
         self.list, self.watch, self.get = api.list, api.watch, api.get
-        self.create, self.replace, self.patch, self.delete = map(checked, ("create", "replace", "patch", "delete"))
+        self._api, self._check = api, check
+
+    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
+        self._check("create", resource, namespace)
+        return await self._api.create(resource, namespace, body)
+
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: Object, **options: Any
+    ) -> Object:
+        self._check("replace", resource, namespace)
+        return await self._api.replace(resource, namespace, name, body, **options)
+
+    async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **options: Any) -> Object:
+        self._check("patch", resource, namespace)
+        return await self._api.patch(resource, namespace, name, patch, **options)
+
+    async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:
+        self._check("delete", resource, namespace)
+        await self._api.delete(resource, namespace, name, **options)
 
 
 def confined(api: KubeApi, home: str) -> KubeApi:

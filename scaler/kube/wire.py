@@ -172,9 +172,10 @@ async def cut_off(data: bytes) -> bytes:
 def decode_object(data: bytes) -> Object:
     """One object. UnknownOutcomeError when the answer is no object."""
     try:
-        return dict(_decoder(Object).decode(data))
+        found: Object = _decoder(Object).decode(data)
     except _UNREADABLE as error:
         raise UnknownOutcomeError(f"the answer is not an object: {error}") from None
+    return found
 
 
 class EventDecoder(Generic[T]):

@@ -117,8 +117,11 @@ def already_says(job: Object, verdict: Verdict) -> bool:
     """Whether the job's last condition already has this reason, for example written by the previous leader."""
     if verdict.state is State.FINISHED:
         return final_condition(job) is not None
+    conditions = _conditions(job)
+    if not conditions:
+        return False
     reason = JOB_RUNNING if verdict.state is State.RUNNING else verdict.reason.value
-    return any(last.get("reason") == reason for last in _conditions(job)[-1:])
+    return bool(conditions[-1].get("reason") == reason)
 
 
 def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
