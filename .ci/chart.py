@@ -2,8 +2,7 @@
 
 Those files stay the only source: each becomes a template with a condition and a few places that values fill. By hand
 are written: templates/_helpers.tpl, templates/checks.yaml, templates/NOTES.txt, values.yaml, and all of
-values.schema.json but the settings. An edit that no longer finds its text ends in an error that names it.
-"""
+values.schema.json but the settings. An edit that no longer finds its text ends in an error that names it."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ Debian's buildah, podman and runc, in a storage of its own below build/image. Wh
 installed, apt does it. The base is `--base`, or a Debian with its Python made by mmdebstrap: that proves the Dockerfile
 and all that the image does, not the official base. Prints one line for each check, with what was measured, and what
 was not tried. Ends with 1 when a check failed, with 3 when none failed but nothing could be tried here, or the machine
-was too busy to tell how fast it is.
-"""
+was too busy to tell how fast it is."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Chart, manifests, wheel, bills of materials, notes, checksums; and the image, where buildah and a base are to be had. It
 refuses a tree that is not clean, a version that is not the same everywhere, and a changelog without a head for it;
-`--draft` takes all three but the version as they are, and the notes say so. Only files that git knows are taken.
-"""
+`--draft` takes all three but the version as they are, and the notes say so. Only files that git knows are taken."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`make release-check`: every step that a release needs, one after the other, each with its verdict at the end.
 
 A step is ok, failed, or not run, with the reason; what a step itself could not try stands below it. Ends with 0 only
-when every step ran and was ok, with 3 when none failed but something was not run, otherwise with 1.
-"""
+when every step ran and was ok, with 3 when none failed but something was not run, otherwise with 1."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`make size`: lines of Python against their limits. Prints its definition; fails above a limit.
 
-A limit is what CI holds now; the target is where it has to go. Whoever takes lines away lowers the limit.
-"""
+A limit is what CI holds now; the target is where it has to go. Whoever takes lines away lowers the limit."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (20_490, 14_000),
-    "simulation": (9_170, 9_000),
-    "test helpers": (12_140, 9_000),
+    "controller": (20_380, 14_000),
+    "simulation": (9_100, 9_000),
+    "test helpers": (12_070, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.

@@ -82,8 +82,7 @@ class App:
 
     `observer` gets every decision. `seed` makes jitter reproducible; None takes it from the system. `metrics` is shared
     with other components. With `apart`, a thread renews the Lease over the connection that `apart` makes; without it,
-    this loop renews the Lease over `api`. `notes` is for mode shadow.
-    """
+    this loop renews the Lease over `api`. `notes` is for mode shadow."""
 
     def __init__(  # noqa: PLR0913 - wiring
         self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None,

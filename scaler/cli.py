@@ -2,8 +2,7 @@
 
 Every subcommand is a module of `scaler.tools`, except `run`, which is `scaler.run`. Only the named one is imported, so
 that `scaler lint` starts fast, and a broken dependency of one command does not break the others.
-This module knows nothing of what a command does.
-"""
+This module knows nothing of what a command does."""
 
 from __future__ import annotations
 

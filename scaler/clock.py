@@ -5,8 +5,7 @@
 * the machine's wall clock: the start of `now`, and the times in log lines. It decides nothing once an API server
   has answered.
 
-In virtual time all three go on together: no component of the controller reads the machine's clock directly.
-"""
+In virtual time all three go on together: no component of the controller reads the machine's clock directly."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ class Skew(msgspec.Struct, frozen=True):
 
     So a time in an object may mean any moment from `earliest` to `latest`, in the time of `Clock.now`. A limit that
     must not end too early counts from the latest, one that must not last too long from the earliest: one wrong clock
-    among several ends nothing early. Values that mean "no time" (0.0 and less) stay.
-    """
+    among several ends nothing early. Values that mean "no time" (0.0 and less) stay."""
 
     least: float = 0.0
     most: float = 0.0
@@ -151,8 +149,7 @@ class Slices:
     """For a task with much work: lets the loop run other tasks whenever `SLICE` seconds have passed since the last
     time.
 
-    In virtual time no time passes here, so a history does not depend on the speed of the machine.
-    """
+    In virtual time no time passes here, so a history does not depend on the speed of the machine."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -8,8 +8,7 @@ write is the resourceVersion that was seen. Only the Lease is written here.
 
 A leader that is out of touch with the resources of its decisions writes that into the Lease when it renews it. A
 candidate that has been in touch since then answers, once, also in the Lease; then the leader releases it. Without an
-answer the leader stays. A candidate that is out of touch takes no Lease.
-"""
+answer the leader stays. A candidate that is out of touch takes no Lease."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ class LeaseTiming(msgspec.Struct, frozen=True):
 class Election:
     """One candidate for the Lease `name`. `identity` must be unique to the life of this process; `marks` are labels and
     annotations of the Lease. `seen_until` returns the time of a monotonic loop up to which all input of decisions is
-    known.
-    """
+    known."""
 
     clock: Clock
     _: KW_ONLY
@@ -112,8 +110,7 @@ class Election:
         The Lease is taken and renewed over `api`.
 
         In every case, `work` is cancelled and awaited first; then the Lease is released, unless it is lost. To be
-        called once.
-        """
+        called once."""
         self._api = api
         await self._acquire()
         _log.info("leadership gained", identity=self.identity, lease=self.name)
@@ -227,8 +224,7 @@ class Election:
         """Note the state of the Lease; a state from before the last observation is ignored.
 
         Except when its request was sent after that: then the cluster itself was restored from a backup. What happened
-        to that Lease meanwhile is unknown, so its time runs from now, also if its holder had released it.
-        """
+        to that Lease meanwhile is unknown, so its time runs from now, also if its holder had released it."""
         version = version_of(resource_version or (lease or {})["metadata"]["resourceVersion"])
         went_back = version < self._version
         if went_back and sent_at <= self._observed_at:

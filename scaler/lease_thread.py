@@ -6,8 +6,7 @@
 
 A main loop that is blocked for too long must not lead: the Lease expires and another replica takes over. When the main
 loop runs again, the deadline of every writer is past, so it sends nothing before it ends. Loops of one process share
-one monotonic clock, so a deadline means the same in both.
-"""
+one monotonic clock, so a deadline means the same in both."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Labels, annotations, keys and object names in the cluster, each defined once. Values only.
 
-A name that only one workload kind uses is defined in the module of that kind.
-"""
+A name that only one workload kind uses is defined in the module of that kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Loops in threads of their own, for work that must not wait for the main loop, nor delay it.
 
-Loops exchange only awaited results and immutable values. This module knows nothing of what runs in them.
-"""
+Loops exchange only awaited results and immutable values. This module knows nothing of what runs in them."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ plan(service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Terminating"))
 
 Where room matters, instances say where their pods are, and nodes are a line too:
 
-decide(world(on_nodes("1P1D", "p0 a0, d0 -"), on_nodes("1P", "p0 u", name="b"), nodes="a:8x3"))
-"""
+decide(world(on_nodes("1P1D", "p0 a0, d0 -"), on_nodes("1P", "p0 u", name="b"), nodes="a:8x3"))"""
 
 from __future__ import annotations
 
@@ -139,8 +138,7 @@ def on_nodes(
     `-` is held, with the number of its pods behind it if that is not one; a node's name is a pod that runs there, with
     `*` behind it one that starts, with `?` one that crashes; `u` waits for the scheduler, `g` is gated, `!` is going
     away, `.` is not there. Behind `@` stand the classes of nodes that an instance may use, behind `:` what each of its
-    pods takes. `priority` and `age` (seconds that its jobs are older) are for all instances.
-    """
+    pods takes. `priority` and `age` (seconds that its jobs are older) are for all instances."""
     alike = {name: changes.pop(name) for name in ("priority", "age") if name in changes}
     found = [_placed(part.split(), name, npus, others, **alike) for part in text.split(",") if part.strip()]
     return Service(
@@ -191,8 +189,7 @@ def nodes_for(text: str, services: Iterable[Service] = ()) -> Nodes:
 
     More is said behind commas, of one node each: `a0 used 3` by strangers, `a1 ending 8 -20` (pods of so much that
     should have been gone 20 s ago; the time may be left out), `a2 lost 400` (not Ready for 400 s), `b0 cordoned 10`,
-    `b0 since 10` (schedulable for 10 s).
-    """
+    `b0 since 10` (schedulable for 10 s)."""
     sizes, *marks = [part.split() for part in text.split(",")]
     found: dict[str, Node] = {}
     for word in sizes:

@@ -1,7 +1,6 @@
 """Faults between a client and the simulated API server: delays, lost requests, lost answers, refusals, cut watches.
 
-`Faults` injects what its rules say, deterministically from a seed.
-"""
+`Faults` injects what its rules say, deterministically from a seed."""
 
 from __future__ import annotations
 
@@ -57,8 +56,7 @@ class Rule(msgspec.Struct, kw_only=True, frozen=True, repr_omit_defaults=True):
     """Injects `fault` into the requests that match all the given criteria; empty criteria match everything.
 
     `probability` is per request; `skip` requests are spared first; at most `times` are hit (None: no bound); `start`
-    and `end` bound the time, in seconds from the origin of `Faults`.
-    """
+    and `end` bound the time, in seconds from the origin of `Faults`."""
 
     fault: Fault
     what: str = ""

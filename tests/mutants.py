@@ -4,8 +4,7 @@
 
 WORDS are parts of its name or of what notices it; without any all are tried. Mutants of the decision, each a sentence
 of the contract, are noticed by tests (`test_`, tests/decide/mutants.py), those of the controller by histories
-(tests/chaos/mutants.py). The exit code is 1 when one survives.
-"""
+(tests/chaos/mutants.py). The exit code is 1 when one survives."""
 
 from __future__ import annotations
 

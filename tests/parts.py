@@ -1,7 +1,6 @@
 """Which tests `make test` leaves to `make test-rest`: those marked `long` (docs/reference/tests.md).
 
-What runs against another Kubernetes than the first one of `tests.control_plane.build.VERSIONS` is marked so here.
-"""
+What runs against another Kubernetes than the first one of `tests.control_plane.build.VERSIONS` is marked so here."""
 
 from __future__ import annotations
 

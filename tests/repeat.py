@@ -1,8 +1,7 @@
 """What a failed test prints at its end: the command that repeats it, with its seeds.
 
 Histories that are drawn from a seed say which one is played: `played("tests.chaos --seed 7")`.
-Where `CI` is set hypothesis draws the same examples in every run: then `CI=true` repeats them, not a seed.
-"""
+Where `CI` is set hypothesis draws the same examples in every run: then `CI=true` repeats them, not a seed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Whatever stands in whatever object of a watched kind: the process lives, no fault of ours shows, others are served.
 
-Runs on every supported Python: `make pythons`.
-"""
+Runs on every supported Python: `make pythons`."""
 
 from __future__ import annotations
 

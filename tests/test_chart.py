@@ -1,7 +1,6 @@
 """The Helm chart as files: written out of the kustomizations, one version, and every value said and checked.
 
-What Helm makes of it is compared with kustomize in tests/control_plane/test_helm.py.
-"""
+What Helm makes of it is compared with kustomize in tests/control_plane/test_helm.py."""
 
 from __future__ import annotations
 

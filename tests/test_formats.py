@@ -1,7 +1,6 @@
 """What one release keeps in the cluster, another reads: each format as a literal text (tests/formats), and later ones.
 
-An annotation is its own version: one that means something else gets another name. Documents say their format.
-"""
+An annotation is its own version: one that means something else gets another name. Documents say their format."""
 
 from __future__ import annotations
 

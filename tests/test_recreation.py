@@ -1,8 +1,7 @@
 """A watch of jobs that is far behind, under the whole controller: what is gone is not made again and again.
 
 The garbage collector deletes what belongs to a job that is gone, in milliseconds; the scaler makes what a job lacks as
-fast. Found by the chaos tests (schedules 31 and 81: up to 319 writes in a minute).
-"""
+fast. Found by the chaos tests (schedules 31 and 81: up to 319 writes in a minute)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What an upgrade from the release before changes besides the program: manifests, rights, settings, the definition.
 
-Where the history of this repository does not have that release, these tests are skipped (tests/control_plane/releases).
-"""
+Where the history of this repository does not have that release, these tests are skipped
+(tests/control_plane/releases)."""
 
 from __future__ import annotations
 

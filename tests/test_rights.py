@@ -107,8 +107,7 @@ def _grants(rule: Object, verb: str, group: str, what: str, name: str) -> bool:
 class GuardedApi(KubeApi):
     """Passes on what `rbac` allows. As in a cluster, a list or watch has a name when its field selector gives one.
 
-    Of each resource, the answer to the first create is lost; the second pod exceeds a quota.
-    """
+    Of each resource, the answer to the first create is lost; the second pod exceeds a quota."""
 
     def __init__(self, api: KubeApi, rbac: Rbac) -> None:
         self._api = api

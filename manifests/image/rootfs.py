@@ -2,8 +2,8 @@
 
 The Python that runs this, what of its standard library the scaler can need, the shared libraries of all that, and the
 folder APP (wheels and the scaler) as /app: no shell, no package manager, no pip. Nothing depends on when or where it
-runs: names are sorted, times are SOURCE_DATE_EPOCH, and bytecode is checked by nothing. Python's standard library only.
-"""
+runs: names are sorted, times are SOURCE_DATE_EPOCH, and bytecode is checked by nothing. Python's standard library
+only."""
 
 from __future__ import annotations
 

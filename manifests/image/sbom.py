@@ -2,8 +2,7 @@
 
 The same inputs give the same text: no random serial number, and SOURCE_DATE_EPOCH in place of the time. Python's
 standard library only: the Dockerfile runs this in its build stage. `python sbom.py requirements.lock VERSION` prints
-the bill of the lock.
-"""
+the bill of the lock."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What must hold of every decision, whatever the world: section 6 of the contract as far as one decision shows it.
 
 The simulation and the tests ask after each decision. Must not decide anything or repair a plan: it only says
-what is wrong with it, in words, so that a violation reads like a bug report.
-"""
+what is wrong with it, in words, so that a violation reads like a bug report."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ label.
 
 The budget of a namespace never changes: it allows no eviction of a pod with the label. A budget that counts pods would
 be wrong for instances of several pods, and knows nothing of ratios. `kubectl drain` cordons the node first and repeats
-its evictions every 5 s: meanwhile the label moves to instances on other nodes, as far as there are any.
-"""
+its evictions every 5 s: meanwhile the label moves to instances on other nodes, as far as there are any."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Performs plans: creates and deletes the objects of instances, whole or not at all, and ends jobs. Decides nothing.
 
 After a crash half way, the next pass completes or revokes the instance: all names are fixed, and every write names the
-uid of its object. A deletion of a pod and the end of a job also name the version that the decision saw.
-"""
+uid of its object. A deletion of a pod and the end of a job also name the version that the decision saw."""
 
 from __future__ import annotations
 
@@ -188,8 +187,7 @@ class Executor:
         """Delete what was made of a refused instance. False when a pod stays: the scheduler has bound it meanwhile, or
         it existed before and the watch has not shown it.
 
-        A pod that stays makes the instance incomplete; the next pass handles that.
-        """
+        A pod that stays makes the instance incomplete; the next pass handles that."""
         pods = {obj["metadata"]["name"]: obj for resource, obj in made if resource is PODS}
         unseen = self._none_there(record, (name for name in record.job.pods if name not in pods))
         results = await gathered([*(self._delete_unbound(key, pod) for pod in pods.values()), unseen])

@@ -2,8 +2,7 @@
 
 A pod that would share its PodGroup with other instances first gets a PodGroup of its own instance (docs/explanation/
 holding-by-gates.md). Every write names the uid of its object, because names are reused. An instance that a crash leaves
-half released is released by the next pass.
-"""
+half released is released by the next pass."""
 
 from __future__ import annotations
 

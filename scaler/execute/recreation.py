@@ -4,8 +4,7 @@ decision admits instances, and sees what is stopped here as a refusal.
 An object that was made recently and is missing was deleted. Either the job is gone: a watch that is far behind still
 shows the job, and the garbage collector deletes each new object of it at once. So the job is listed by name. Or another
 client deletes the object each time: the number of attempts has a limit. An instance without recent objects costs no
-request.
-"""
+request."""
 
 from __future__ import annotations
 
@@ -57,8 +56,7 @@ class RecreationGuard:
     async def is_as_known(self, record: JobRecord) -> bool:
         """False when the job is gone, or a new job has its name; then the cache knows it too, however late the watch.
 
-        Raises errors of the seam.
-        """
+        Raises errors of the seam."""
         made = self._made.get(record.uid)
         if made is None or made.last < asyncio.get_running_loop().time() - LATELY:
             return True

@@ -3,8 +3,7 @@
     Store (one per resource type) -> Cache -> Changes
 
 Informers alone write it; everything else reads it or subscribes to its changes. It decides nothing and never talks to
-the cluster.
-"""
+the cluster."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ OPERATOR_DEPLOYMENT = "ascend-operator-manager"
 class Cache:
     """The stores, and the indexes between them. What changes is published; `now` gives seconds since the epoch.
 
-    `operator_namespace`: where Ascend Operator is. A Deployment elsewhere must not stop the pods of others.
-    """
+    `operator_namespace`: where Ascend Operator is. A Deployment elsewhere must not stop the pods of others."""
 
     def __init__(self, changes: Changes, now: Callable[[], float], operator_namespace: str = "mindx-dl") -> None:
         self._publish = changes.publish

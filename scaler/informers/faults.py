@@ -2,8 +2,7 @@
 
 ClusterD's documents (`cluster-info-*` in mindx-dl) are preferred: they are processed. Without them those of the device
 plugins (kube-system) and of NodeD (mindx-dl) are read; without any, only the readiness of nodes is known.
-Must not raise on any document: what cannot be read is left out and counted as a problem.
-"""
+Must not raise on any document: what cannot be read is left out and counted as a problem."""
 
 from __future__ import annotations
 

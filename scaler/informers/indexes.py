@@ -4,8 +4,7 @@
     pod -> membership (workloads/kinds.py) -> instance identity -> PodInstances: its pods, the objects that describe it
     Deployment, LeaderWorkerSet, ... -> Owners: sizes, ages, newest revisions
 
-Indexes and nothing else: they decide nothing and never talk to the cluster.
-"""
+Indexes and nothing else: they decide nothing and never talk to the cluster."""
 
 from __future__ import annotations
 

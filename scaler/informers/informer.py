@@ -1,7 +1,6 @@
 """What is watched of one resource: a reflector for each namespace feeds the store; the informer says how current it is.
 
-`Freshness` says it of all of them together.
-"""
+`Freshness` says it of all of them together."""
 
 from __future__ import annotations
 
@@ -73,8 +72,8 @@ class Freshness:
     """Whether everything that is decided on is up to date. Nodes are apart: without them each service decides alone,
     and the right to them may come late, and may go again. What is not to be had and was never seen is not missed.
 
-    `patience`: seconds without a list, event, bookmark or end of a watch at its time that put a resource out of touch.
-    """
+    `patience`: seconds without a list, event, bookmark or end of a watch at its time that put a resource out of
+    touch."""
 
     def __init__(self, informers: Mapping[Resource, Informer[Any, Any]], patience: float) -> None:
         self.nodes = informers[NODES]

@@ -3,8 +3,7 @@ An Ascend Operator and the right to read nodes may come and go.
 
 There is no lock between an operator and the scaler, so the scaler must not make pods beside one. What it then does
 depends on the setting: `gates` and `auto` release what the operator makes, `create` does nothing at all until the
-operator is gone.
-"""
+operator is gone."""
 
 from __future__ import annotations
 

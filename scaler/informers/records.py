@@ -3,8 +3,7 @@ msgspec decodes, and compact records. Of other kinds: jobs.py, pods.py, config_m
 
 Only declared fields are decoded; the rest of an object is skipped without building anything. A record must be small
 and must never need a second look at the object. None of these values can be part of a cycle, so the garbage collector
-need not look at them (`gc=False`): that is half the time of a large list.
-"""
+need not look at them (`gc=False`): that is half the time of a large list."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 It never resumes at "now", never reconnects in a tight loop and never ends because the cluster misbehaves. It goes back
 behind what it has seen only when the cluster itself did (`_is_older`). What is not heard of for `silence` seconds is
-listed anew, whatever the watch says. Named after the same in client-go. It decides nothing about what it sees.
-"""
+listed anew, whatever the watch says. Named after the same in client-go. It decides nothing about what it sees."""
 
 from __future__ import annotations
 
@@ -131,8 +130,7 @@ class Reflector(Generic[T, R]):
         """Every page of one consistent list, then forget what was not in it.
 
         The list asks for no particular version, which means the most recent one: with a limit, a version would mean
-        "exactly this one" and could have expired.
-        """
+        "exactly this one" and could have expired."""
         names, unread = set[Name](), set[Name]()
         known = self._store.versions(self._scope) if self._was_quiet else None
         token, restores, slices = "", 0, Slices()

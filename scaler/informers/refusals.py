@@ -1,7 +1,6 @@
 """Objects that cannot be read: one finding about one object, and everything else goes on.
 
-What was read of such an object before stays as it was read, until the object can be read again or is gone.
-"""
+What was read of such an object before stays as it was read, until the object can be read again or is gone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What is watched, and what the cache keeps of it. Wiring only; it decides nothing.
 
 Every cluster lacks some of the kinds, and the scaler does its work without those that are not installed; also without
-those in `OPTIONAL` that it may not read.
-"""
+those in `OPTIONAL` that it may not read."""
 
 from __future__ import annotations
 

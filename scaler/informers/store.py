@@ -1,7 +1,6 @@
 """The cache of one resource type: the newest known record of each object, and how far the cluster has been seen.
 
-Informers feed it, everything else only reads. It never goes back in time and never talks to the cluster.
-"""
+Informers feed it, everything else only reads. It never goes back in time and never talks to the cluster."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ class Store(Generic[R]):
 
     `on_change(old, new)` is called synchronously for every effective change; None stands for "does not exist".
     `listeners` are called as `listener(name)` after a change, and as `listener(None)` after `version` has grown.
-    `version` is the resourceVersion up to which everything has been seen; of several scopes, the one furthest behind.
-    """
+    `version` is the resourceVersion up to which everything has been seen; of several scopes, the one furthest
+    behind."""
 
     def __init__(self, on_change: Callable[[R | None, R | None], None]) -> None:
         self.version = 0
@@ -81,8 +80,7 @@ class Store(Generic[R]):
     def apply(self, record: R) -> None:
         """Take in what a list or an event says, unless something at least as new is known under this name.
 
-        A name that was given to a new object counts too: its first version is newer than the last of the old one.
-        """
+        A name that was given to a new object counts too: its first version is newer than the last of the old one."""
         name = (record.namespace, record.name)
         old = self.get(*name)
         if self._absent and 0 < version_of(record.resource_version) <= self._absent.get(name, 0):

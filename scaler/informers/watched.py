@@ -43,8 +43,7 @@ class History:
 class Watched(Generic[T, R]):
     """`store` gets what `record` makes of each object of `resource`; None leaves the object out.
 
-    `decode` is a type with `metadata`. `may_be_forbidden`: nothing is missing without the right to it.
-    """
+    `decode` is a type with `metadata`. `may_be_forbidden`: nothing is missing without the right to it."""
 
     api: KubeApi
     resource: Resource

@@ -1,8 +1,7 @@
 """The only seam to the cluster: list, watch, get, create, replace, patch and delete on plain objects.
 
 One conformance suite (tests/conformance) tests both implementations: `kube.client.HttpKubeApi`, against a real API
-server, and `sim.cluster.SimCluster`. This module knows nothing of HTTP.
-"""
+server, and `sim.cluster.SimCluster`. This module knows nothing of HTTP."""
 
 from __future__ import annotations
 
@@ -145,8 +144,7 @@ class KubeApi(Protocol):
 
     `namespace=None` on list and watch means all namespaces; cluster-scoped resources take None everywhere.
     `decode` names a msgspec Struct (or any type that msgspec knows) with just the fields that are decoded; by
-    default objects are plain dicts. Selectors are written as in kubectl.
-    """
+    default objects are plain dicts. Selectors are written as in kubectl."""
 
     async def list(  # noqa: PLR0913 - everything that a list may ask for
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",

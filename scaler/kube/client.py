@@ -3,8 +3,7 @@
 The calls of kubernetes_asyncio are not used: they have no timeout, do not check the status and decode far too much.
 Here each call has a deadline, and each answer is checked. A proxy is used only when the kubeconfig names one
 (`proxy-url`): HTTPS_PROXY is ignored, because in a cluster it is set for other purposes. Nothing is retried, with one
-exception: a request with answer 401 had no effect, and is sent once more with a renewed token.
-"""
+exception: a request with answer 401 had no effect, and is sent once more with a renewed token."""
 
 from __future__ import annotations
 
@@ -298,8 +297,7 @@ async def connect(
 
     Without one: the cluster around this pod if a service account is mounted, else the default kubeconfig ($KUBECONFIG,
     ~/.kube/config). NotSentError when there is no usable configuration; no request is sent yet.
-    `insecure`: the certificate of the server is not checked, as with kubectl --insecure-skip-tls-verify.
-    """
+    `insecure`: the certificate of the server is not checked, as with kubectl --insecure-skip-tls-verify."""
     configuration, credentials, tls = await load(kubeconfig, context, insecure=insecure)
     headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
     connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEP_ALIVE)

@@ -1,8 +1,7 @@
 """The address of the API server, the credentials, and the trusted certificates: of a pod, or of a kubeconfig.
 
 Only the loader of a kubeconfig (with its exec plugins) is from kubernetes_asyncio. The files that Kubernetes mounts
-into a pod are read here: importing that loader also imports all models, which take 40 MiB.
-"""
+into a pod are read here: importing that loader also imports all models, which take 40 MiB."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ Configuration: TypeAlias = Any
 class Credentials:
     """Token, basic auth or client certificate: read again when they are old, and after the server refused them.
 
-    `loader` is that of a kubeconfig, whose plugins then run again; None inside a cluster, where files are mounted.
-    """
+    `loader` is that of a kubeconfig, whose plugins then run again; None inside a cluster, where files are mounted."""
 
     def __init__(self, configuration: Configuration, loader: Any, tls: ssl.SSLContext) -> None:
         self._configuration = configuration

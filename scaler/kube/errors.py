@@ -12,8 +12,7 @@ KubeError
 │   ├── InvalidError            422 (validation), 413, 415
 │   └── TooManyRequestsError    429
 ├── NotSentError            no connection: the request certainly had no effect
-└── UnknownOutcomeError     sent, but no trustworthy answer (timeout, reset, 5xx, HTML): re-read before acting
-"""
+└── UnknownOutcomeError     sent, but no trustworthy answer (timeout, reset, 5xx, HTML): re-read before acting"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The metadata of objects: as msgspec decodes it (only declared fields), and of plain dicts; names that are valid.
 
-No decoded value can be part of a reference cycle, so the garbage collector may ignore it (`gc=False`).
-"""
+No decoded value can be part of a reference cycle, so the garbage collector may ignore it (`gc=False`)."""
 
 from __future__ import annotations
 
@@ -98,8 +97,7 @@ def version_of(resource_version: str) -> int:
 def object_name(text: str, limit: int = LONGEST_NAME) -> str:
     """`text` when it is a valid object name of at most `limit` characters, else a similar name with a hash.
 
-    The name of a rule comes from a label, and labels allow more than names: `My_Rule`.
-    """
+    The name of a rule comes from a label, and labels allow more than names: `My_Rule`."""
     if len(text) <= limit and _NAME.fullmatch(text):
         return text
     like = re.sub(r"[^a-z0-9]+", "-", text.lower())[: limit - 17].strip("-")

@@ -1,7 +1,6 @@
 """Kubernetes quantities: parse, add, print in canonical form. Exact, in Decimal.
 
-Source: apimachinery's resource.Quantity. A sum keeps the notation (decimal or binary suffixes) of its first term.
-"""
+Source: apimachinery's resource.Quantity. A sum keeps the notation (decimal or binary suffixes) of its first term."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Paths, query strings, lists, watch lines and refusals of the Kubernetes API, as pure functions.
 
-No I/O and no HTTP client here; kube.client sends and receives the bytes.
-"""
+No I/O and no HTTP client here; kube.client sends and receives the bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The only way to write: within the leadership deadline, with bounded retries, and never with a guessed outcome.
 
-It knows nothing of services and plans, and has no memory: an uncertain outcome is read from the API server, or raised.
-"""
+It knows nothing of services and plans, and has no memory: an uncertain outcome is read from the API server, or
+raised."""
 
 from __future__ import annotations
 
@@ -91,8 +91,7 @@ class Writer:
     """Writes of a leader. `deadline()` is the loop time after which no request may be sent; all times in seconds.
 
     After an answer with Retry-After no request is sent until then, however often callers try. This holds only for the
-    same verb, resource and namespace, because the answer may be from an admission webhook of one namespace.
-    """
+    same verb, resource and namespace, because the answer may be from an admission webhook of one namespace."""
 
     def __init__(
         self, api: KubeApi, *, deadline: Callable[[], float], rng: random.Random, timeout: float = 10.0,
@@ -111,8 +110,8 @@ class Writer:
         """POST. May be repeated for an object with a controller: an existing one of that name and controller counts as
         created.
 
-        It may be terminating: see its `metadata.deletionTimestamp`. AlreadyExistsError when it has another controller.
-        """
+        It may be terminating: see its `metadata.deletionTimestamp`. AlreadyExistsError when it has another
+        controller."""
         tries = 2
         while True:
             tries -= 1

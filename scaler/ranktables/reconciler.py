@@ -2,8 +2,7 @@
 
 ClusterD publishes a `completed` table, so a table that lost a pod is withdrawn before all other writes, and without
 waiting for the decision loop. The ConfigMaps belong to the users: none is created. A refused write is a warning of the
-instance, and is tried again after a while or after a change. Must not decide about instances.
-"""
+instance, and is tried again after a while or after a change. Must not decide about instances."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ old list. An annotation may be any text, and nothing here may raise: `RankTable.
 docs/reference/ranktable.md lists each intended difference from Ascend Operator, with its reason.
 
 Layout 2.0 lists levels of networks: 0 and 1 as the annotation has them; of the scale-out network only the kind that the
-service uses: UBoE or UBG on level 2, RoCE on level 3.
-"""
+service uses: UBoE or UBG on level 2, RoCE on level 3."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The rank table of one job, from the cache: its expected content, what prevents a write, and the patch of a write.
 
 The ConfigMap `rings-config-<job>` belongs to the user: the scaler never creates it, and writes only its keys
-`hccl.json` and `version`. Must not write anything.
-"""
+`hccl.json` and `version`. Must not write anything."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The last written status is remembered, not read: one read per service and term of leadership, none while nothing
 changes. Of an object that a tenant may write, only values of the right type are used. service_status decides the
-status.
-"""
+status."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ class StatusWriter:
     """One per term of leadership. Raises KubeError; each call may be repeated.
 
     `absent` returns why no ElasticService can be written now ("" while they can): mostly because their definition is
-    missing.
-    """
+    missing."""
 
     def __init__(self, writer: Writer, cache: Cache, clock: Clock, metrics: Metrics, absent: Callable[[], str]) -> None:
         self._writer = writer

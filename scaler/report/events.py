@@ -1,8 +1,7 @@
 """Kubernetes Events about jobs, rules and services: their content, how many are written, and their only writer.
 
 Reasons are the names of decide.world.Reason and Warning, and of service_events. An event's name is derived from its
-content, so a repetition, also by the next leader, finds the first event and increases its count.
-"""
+content, so a repetition, also by the next leader, finds the first event and increases its count."""
 
 from __future__ import annotations
 

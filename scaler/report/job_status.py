@@ -4,8 +4,7 @@ Until a job ends, its status follows the decisions about it; its end is a decisi
 is written only onto the version that it was computed from. After the last condition nothing is written.
 
 The present condition is the last of the list, because the CRD's `State` column prints the type of that one. `Running`
-is True only while all pods run, never longer, unlike with the operator. Conditions of other types are kept.
-"""
+is True only while all pods run, never longer, unlike with the operator. Conditions of other types are kept."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] |
     """The merge patch for the job's status subresource, or None when the status is already so.
 
     `now` is a Kubernetes Time. The patch has uid and resourceVersion of `job`, so it cannot overwrite a newer version.
-    A job that is being deleted or has finished for good is left as it is.
-    """
+    A job that is being deleted or has finished for good is left as it is."""
     going = at(job, "metadata").get("deletionTimestamp")
     if going or summary.verdict.state is State.FINISHED or final_condition(job) is not None:
         return None

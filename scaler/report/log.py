@@ -1,7 +1,6 @@
 """Logging, set up once: structlog to one stream, a JSON object per line or text for people.
 
-Log lines of the standard library (asyncio, aiohttp) have the same form. Must not be called from pure packages.
-"""
+Log lines of the standard library (asyncio, aiohttp) have the same form. Must not be called from pure packages."""
 
 from __future__ import annotations
 

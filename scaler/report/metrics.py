@@ -1,8 +1,7 @@
 """Prometheus metrics in a registry of our own, with a bounded number of series.
 
 Only report.service_metrics has labels with names that users choose (namespace, rule, service), for a bounded number.
-Must not be used from pure packages; docs/reference/metrics.md describes every metric.
-"""
+Must not be used from pure packages; docs/reference/metrics.md describes every metric."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The decision loop calls `note` and goes on. One background task writes the newest state; the outbox limits the rate and
 retries. Must never raise into the decision loop and never decide anything.
-One Reporter per process; what an earlier leader wrote is read from the cluster, not remembered.
-"""
+One Reporter per process; what an earlier leader wrote is read from the cluster, not remembered."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The events about an ElasticService, from its status before and after a decision. Pure.
 
 One change is one event with all its facts: which instances were lost and why, which ratio runs now, and which one
-the service works towards.
-"""
+the service works towards."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Metrics of single services, for a bounded number of services, however many services tenants make.
 
 A service that names no rule has no ratio, and no series. The series of a service end with it. The decision loop calls
-`note` and `forget`, the thread that answers a scrape calls `collect`. Must not: decide anything.
-"""
+`note` and `forget`, the thread that answers a scrape calls `collect`. Must not: decide anything."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The status of one service's ElasticService: what `kubectl get`, `scaler status` and the page show. Pure.
 
 The same decision gives the same status, except for its times. A time changes only when its subject changes, else it is
-copied from the status that was written before. Must not write anything.
-"""
+copied from the status that was written before. Must not write anything."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ def status_of(report: ServiceReport, before: Object, now: str, *, generation: in
     """The next `status`. `before` is the present one ({} for none), `now` a time as Kubernetes writes it, `generation`
     that of the spec that the decision saw.
 
-    See docs/reference/status.md and the schema in manifests/base/elasticservices.yaml for every field.
-    """
+    See docs/reference/status.md and the schema in manifests/base/elasticservices.yaml for every field."""
     plan, service = report.plan, report.service
     ratios, index = service.rule.ratios if service.rule else (), running_index(service, plan.groups)
     current = {"index": index, "counts": _counts(ratios[index].counts)} if index >= 0 else None

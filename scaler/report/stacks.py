@@ -1,7 +1,6 @@
 """Writes where every thread and task of this process is: files, lines and functions, never values, so no secrets.
 
-Text on stderr, at any log level. The interpreter itself writes the threads, also while the loop is blocked.
-"""
+Text on stderr, at any log level. The interpreter itself writes the threads, also while the loop is blocked."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Checks the meaning of a decoded rule document: every finding at once, each with its path.
 
 The input is plain values, so the same code checks rules in the controller and in the linter. It must not know about
-text, files or Kubernetes objects.
-"""
+text, files or Kubernetes objects."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The controller calls `read_rule`, which accepts any content and never raises. Text that is no JSON gives one finding; a
 JSON document gives all findings about its meaning at once. An unusable annotation gives a warning and the default,
-no error.
-"""
+no error."""
 
 from __future__ import annotations
 

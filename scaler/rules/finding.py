@@ -1,7 +1,6 @@
 """Findings: errors and warnings, for people and programs. This module knows nothing of rules.
 
-Codes are stable names, listed in docs/reference/rule.md.
-"""
+Codes are stable names, listed in docs/reference/rule.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checks the three labels that name the service and the group of an instance.
 
-`scaler lint`, admission and the controller use the same messages. The input is a mapping of labels, without its object.
-"""
+`scaler lint`, admission and the controller use the same messages. The input is a mapping of labels, without its
+object."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The limits of a rule and of an instance, in one place for linter, JSON schema, webhook and controller.
 
 One controller reads the rules of all tenants. Each limit is far above the needs of a service, and small enough that a
-rule at every limit is read in less than 100 ms. docs/reference/rule.md gives the reason for each number.
-"""
+rule at every limit is read in less than 100 ms. docs/reference/rule.md gives the reason for each number."""
 
 from __future__ import annotations
 

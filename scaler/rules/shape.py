@@ -1,7 +1,6 @@
 """The shape of the rule document: a pydantic model, from which `scaler schema` makes a JSON schema, and its findings.
 
-Only the shape: rules.check compares the ratios.
-"""
+Only the shape: rules.check compares the ratios."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Reads JSON text: the value, or each finding with its place; and the place of each value in the text.
 
 Reading is strict and ends at the first place that is not JSON. `scaler lint` (tools.linting.jsontext) continues after
-such a place and offers corrections. Never raises.
-"""
+such a place and offers corrections. Never raises."""
 
 from __future__ import annotations
 

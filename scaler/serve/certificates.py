@@ -4,8 +4,7 @@
 
 Each certificate is self-signed and is itself what clients trust: there is no CA key that could sign another one.
 A certificate is replaced in two steps: clients first trust the new one beside the old one; SETTLE later, when every API
-server has read this, the servers use the new one. The old one stays trusted: another replica may use it for a while.
-"""
+server has read this, the servers use the new one. The old one stays trusted: another replica may use it for a while."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The health of this process, for probes: whether its loops run, and what is missing for readiness.
 
 The app makes it, serve/http.py reads it from another thread: the loops of one process share one clock. Must not do any
-I/O.
-"""
+I/O."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@
     /snapshots/{namespace}/{rule}/{jobID}   the same, if the service is in it: a decision depends on all services
 
 Snapshots contain the services of all tenants: they are served only over loopback, which `kubectl port-forward` uses.
-Must not change anything: a client that reaches the port can only read. An empty rule or jobID is written `-`.
-"""
+Must not change anything: a client that reaches the port can only read. An empty rule or jobID is written `-`."""
 
 from __future__ import annotations
 

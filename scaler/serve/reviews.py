@@ -2,8 +2,8 @@
 
 Four reviews: hold a pod (add the gate), move the labels of a job beside Ascend Operator into its pod templates, check a
 rule, check labels against their rule. Each review reads only the fields that it needs and fails open: an unreadable
-object is allowed unchanged. The only look-up is the function that `review_labels` gets; that function must do no I/O.
-"""
+object is allowed unchanged. The only look-up is the function that `review_labels` gets; that function must do no
+I/O."""
 
 from __future__ import annotations
 
@@ -110,8 +110,7 @@ def _of_bytes(review: Callable[Concatenate[_Request, P], Response]) -> Callable[
 def review_pod(request: _Request) -> Response:
     """Hold a new pod that names a rule: add our gate, and the deletion cost that makes owners delete held pods first.
 
-    A pod that is bound or has the gate already is not changed; gates of others and a cost of the user stay.
-    """
+    A pod that is bound or has the gate already is not changed; gates of others and a cost of the user stay."""
     pod = request.object
     if request.operation != "CREATE" or request.sub_resource or pod is None:
         return Response()
@@ -132,8 +131,7 @@ def review_ascend_job(request: _Request) -> Response:
 
     All three labels are copied into every template. mind-cluster/scaling-rule moves from the job's own labels, where it
     makes the operator hold the job, to an annotation. A job without this label (or moved before), or in deletion,
-    stays.
-    """
+    stays."""
     job = request.object
     if request.operation not in ("CREATE", "UPDATE") or request.sub_resource or job is None:
         return Response()
@@ -158,8 +156,7 @@ def review_ascend_job(request: _Request) -> Response:
 def review_rule(request: _Request) -> Response:
     """Refuse a ConfigMap with an invalid rule, in the words of the linter; its warnings become warnings of admission.
 
-    A document that has not changed is not refused again: a broken rule can still be paused or labelled.
-    """
+    A document that has not changed is not refused again: a broken rule can still be paused or labelled."""
     found, old = request.object, request.old_object
     meta, data, binary = (at(found, part) for part in ("metadata", "data", "binaryData"))
     if meta.get("deletionTimestamp") or RULE_KEY not in {**data, **binary}:

@@ -2,8 +2,7 @@
 
 The number of connections is limited and shared out by client address (`Shares`). A connection beyond the limit is
 closed before its TLS handshake, so it costs nearly nothing. An accepted connection has a time limit for each step:
-handshake, first header, each request, and the pause between two requests. Then the server closes the connection.
-"""
+handshake, first header, each request, and the pause between two requests. Then the server closes the connection."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@
     /validate/rules       a rule ConfigMap, checked by the linter
     /validate/labels      warnings about labels
 
-Every replica serves it, leader or not. Must not change objects or look anything up; answers must be fast.
-"""
+Every replica serves it, leader or not. Must not change objects or look anything up; answers must be fast."""
 
 from __future__ import annotations
 

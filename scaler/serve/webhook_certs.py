@@ -5,8 +5,7 @@
 
 Every write has the resourceVersion that was read as its precondition, so a former leader cannot overwrite anything. Or
 another program renews the certificate in files (`CertificateFiles`); then nothing is made and nothing is written.
-No key ever reaches a disk or a log: the log has the words of the API server or of OpenSSL.
-"""
+No key ever reaches a disk or a log: the log has the words of the API server or of OpenSSL."""
 
 from __future__ import annotations
 

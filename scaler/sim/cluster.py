@@ -1,7 +1,6 @@
 """The simulated cluster: one API server in process, its own client, and any number of further clients.
 
-It has no scheduler, kubelet or garbage collector: these are ordinary clients.
-"""
+It has no scheduler, kubelet or garbage collector: these are ordinary clients."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ class SimCluster(SimClient):
     `crds` installs the definitions of ElasticService, AscendJob, PodGroup, Queue and of the kinds whose pods others
     make; `latency` is the round trip of a request in seconds; `history` is how many changes per resource can be watched
     again. Namespaces are created on first use, unless `strict_namespaces`: then a write into a missing one is refused,
-    as in a real cluster. `admission` are the webhooks of the cluster (scaler.sim.webhooks).
-    """
+    as in a real cluster. `admission` are the webhooks of the cluster (scaler.sim.webhooks)."""
 
     def __init__(
         self, clock: Clock, *, seed: int = 0, crds: bool = True, latency: float = 0.002, history: int = 4096,
@@ -52,8 +50,7 @@ class SimCluster(SimClient):
     def apply(self, objects: Iterable[Object], namespace: str = "default") -> None:
         """Creates or replaces objects at once, without latency, faults or audit: for the start of a test.
 
-        An object without a namespace gets `namespace`. Raises KubeError as the API server would.
-        """
+        An object without a namespace gets `namespace`. Raises KubeError as the API server would."""
         for obj in objects:
             resource = self.server.catalog.of(obj).resource
             metadata = obj.get("metadata") or {}

@@ -1,8 +1,7 @@
 """Virtual time: an asyncio loop that jumps to its next timer instead of waiting, so that hours pass in milliseconds.
 
 One seed gives one history. Nothing here sleeps, opens a file descriptor or reads a clock; code on this loop must not
-use threads or sockets, because nothing would ever wake the loop for them.
-"""
+use threads or sockets, because nothing would ever wake the loop for them."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     Seed 0 runs callbacks in the order in which they were scheduled. Any other seed rotates the ready queue and orders
     timers of one moment at random, deterministically, to find code that relies on an order without a guarantee. `limit`
-    is the latest moment, in seconds, that time may jump to.
-    """
+    is the latest moment, in seconds, that time may jump to."""
 
     # Names of BaseEventLoop that we rely on; the same from Python 3.8 to 3.14.
     _ready: deque[asyncio.Handle]
@@ -111,7 +109,6 @@ def run(main: Coroutine[Any, Any, T], *, seed: int = 0, limit: float | None = No
     """Runs `main` in virtual time and returns its result; like asyncio.run, it then cancels all other tasks.
 
     Raises VirtualTimeError when every task waits for ever, when time would pass `limit` seconds, and when time does not
-    move for a million turns of the loop.
-    """
+    move for a million turns of the loop."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed=seed, limit=limit)) as runner:
         return runner.run(main)

@@ -1,7 +1,6 @@
 """The scaler's own admission on the simulated API server: its real reviews, in the namespaces that opted in.
 
-Must not: judge by itself; it carries out the answer of a review as an API server does.
-"""
+Must not: judge by itself; it carries out the answer of a review as an API server does."""
 
 from __future__ import annotations
 

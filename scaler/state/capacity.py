@@ -2,8 +2,7 @@
 
 Every event costs the same whatever the size of the cluster; only a change in what pod requests can tell nodes apart by
 looks at all nodes once. Holds no pods: what a pod asks for is given again when it goes. Must not raise on anything that
-a node or pod says, and must not decide.
-"""
+a node or pod says, and must not decide."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
     PodChanged, NodeChanged -> capacity -> RoomChanged
     InstanceChanged         -> instances and rank tables are made anew when they are read next
 
-Book-keeping only; it decides nothing and writes nothing.
-"""
+Book-keeping only; it decides nothing and writes nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Own writes are seen before the next decision: what was written and has not come back through the cache yet.
 
 It only remembers and says when a service may be decided again; it never writes, and an answer that stays out is
-given up after a while, because one lost event must not stop a service for ever.
-"""
+given up after a while, because one lost event must not stop a service for ever."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ class Expectations:
 
     A write that the cache shows already when it is announced needs no call: see `settled` after the last one.
 
-    `timed_out` counts what was given up: it should stay 0, anything else is a lost event or a very slow watch.
-    """
+    `timed_out` counts what was given up: it should stay 0, anything else is a lost event or a very slow watch."""
 
     def __init__(self, on_settled: Callable[[ServiceKey], None]) -> None:
         self.timed_out = 0

@@ -1,7 +1,6 @@
 """From records in the cache to instances. The only place where pods become counts. Decides nothing.
 
-An instance is either a job, which exists without pods (jobs.py), or only pods name it (informers/indexes.py).
-"""
+An instance is either a job, which exists without pods (jobs.py), or only pods name it (informers/indexes.py)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Each rule has one in the install's own namespace, where no tenant writes: what stands elsewhere is never believed. The
 document is kept to the byte, compressed. Documents are not judged here: each was valid when it was stored, and is
-checked again when it is read back.
-"""
+checked again when it is read back."""
 
 from __future__ import annotations
 

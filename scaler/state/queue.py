@@ -1,7 +1,6 @@
 """Which services to look at again: a set of dirty keys, never a list of events.
 
-A burst of events becomes one pass, and a key is never processed twice at once. It never calls the controller.
-"""
+A burst of events becomes one pass, and a key is never processed twice at once. It never calls the controller."""
 
 from __future__ import annotations
 
@@ -62,8 +61,7 @@ class WorkQueue:
     def add_at(self, key: ServiceKey, when: float) -> None:
         """Look at `key` again at loop time `when` (seconds) at the latest; the earliest of several times counts.
 
-        Taking the key forgets the time: the pass that follows knows better when to look again.
-        """
+        Taking the key forgets the time: the pass that follows knows better when to look again."""
         timer = self._timers.get(key)
         if timer is None or when < timer.when():
             if timer is not None:
@@ -90,8 +88,7 @@ class WorkQueue:
         """All dirty keys that are not being processed, sorted, so that one seed gives one history; waits until there is
         one, or for `wake`.
 
-        Callbacks that are ready already run first, so what arrived together is decided together.
-        """
+        Callbacks that are ready already run first, so what arrived together is decided together."""
         while True:
             await self._ready.wait()
             await asyncio.sleep(0)

@@ -1,8 +1,7 @@
 """Which rule is in force: the ConfigMap as it is now, or the last valid one that was ever seen. No I/O.
 
 The deployer edits a rule by deleting and creating it, so a missing rule is a normal moment and never a reason to
-forget. What must survive a restart leaves here as a `LastValid`, which report.reporter stores.
-"""
+forget. What must survive a restart leaves here as a `LastValid`, which report.reporter stores."""
 
 from __future__ import annotations
 
@@ -120,8 +119,7 @@ def _reread(last_valid: LastValid) -> RuleReading:
 def _annotations(record: ConfigMapRecord, last_valid: LastValid | None) -> tuple[dict[str, str], bool]:
     """The annotations in force, and whether they are inherited from a ConfigMap that this one replaced.
 
-    A deployer that deletes and creates the rule does not know of them; a person who takes one off in place does.
-    """
+    A deployer that deletes and creates the rule does not know of them; a person who takes one off in place does."""
     if record.annotations or last_valid is None:
         return record.annotations, False
     replaced = last_valid.rule_uid != record.uid

@@ -4,8 +4,7 @@
 
 A service with writes under way is shown as it will be once they are done, and marked as assumed. Until a write has come
 back through the watch, what the cache shows is older: without this the next decision would give the room of pods that
-are being created to another service, and would not see the room that an eviction is making.
-"""
+are being created to another service, and would not see the room that an eviction is making."""
 
 from __future__ import annotations
 

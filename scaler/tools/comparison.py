@@ -1,8 +1,7 @@
 """Would the scaler leave the objects of a job unchanged that another controller made? Compares, never changes. Pure.
 
 Each field that the scaler would write is compared with the existing one; fields that the API server, admission plugins,
-the scheduler or the device plugin add are ignored. Must not raise on any object.
-"""
+the scheduler or the device plugin add are ignored. Must not raise on any object."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 All shells use one engine: the script calls `scaler __complete WORD...`; the last word is the unfinished one. The answer
 has the form of kubectl's plugins: `value<TAB>meaning` on each line, then `:0` if file names may follow, or `:4` if
-nothing else can. Names of services come from the cluster (scaler.tools.cluster.names).
-"""
+nothing else can. Names of services come from the cluster (scaler.tools.cluster.names)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The decision's own function chooses the target; this module adds the sums that the decision gets by counting instances,
 and a property test compares the two. Every in-flight instance counts as admitted with no pod bound, so it can be
-revoked; none is broken, refused or misspelt. Must not add rules of its own.
-"""
+revoked; none is broken, refused or misspelt. Must not add rules of its own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`scaler demo`: a scenario in under a minute, without a cluster; or a simulated cluster for own tries.
 
-Must not: know how the controller or the simulation work; it plays manifests/examples/demo.yaml and shows it.
-"""
+Must not: know how the controller or the simulation work; it plays manifests/examples/demo.yaml and shows it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Why a service does, or does not, get a global rank table from ClusterD: its conditions, checked one by one. Pure.
 
 ClusterD collects the rank tables of one `jobID` in one namespace, and reports nothing when it leaves some out. Must not
-read a cluster (scaler.tools.answers.rank_table does), or know how the result is printed.
-"""
+read a cluster (scaler.tools.answers.rank_table does), or know how the result is printed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`scaler explain`: replays recorded worlds through the decision and prints why each instance is in its state.
 
-Must not add knowledge of its own: it prints the decision about exactly this world, in the words of decide.explain.
-"""
+Must not add knowledge of its own: it prints the decision about exactly this world, in the words of decide.explain."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What the scaler would do to one job in its first pass after a takeover, in words and with its weight. Pure.
 
 The decision itself gives the actions (with an empty memory, as after any start); this module only describes them.
-Must not decide.
-"""
+Must not decide."""
 
 from __future__ import annotations
 

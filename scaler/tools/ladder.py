@@ -1,7 +1,6 @@
 """Decisions on bare counts as text for people: one answer in words, or the whole ladder as a table.
 
-Must not decide anything; tools.counts does.
-"""
+Must not decide anything; tools.counts does."""
 
 from __future__ import annotations
 
@@ -74,8 +73,7 @@ def _sentence(group: GroupDecision, decision: Decision) -> str:
 def table(rule: Rule) -> str:
     """A row for each state of running instances on the ladder, from none to all, and what this state admits.
 
-    As many jobs exist as the largest ratio has instances; none is in flight. Cut after MOST_ROWS rows.
-    """
+    As many jobs exist as the largest ratio has instances; none is in flight. Cut after MOST_ROWS rows."""
     names = rule.groups
     found = mixtures(rule)
     most = [rule.largest.of(name) for name in names]

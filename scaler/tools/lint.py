@@ -1,7 +1,6 @@
 """`scaler lint`: finds errors in rules, and in the jobs that name them, before they are applied to a cluster.
 
-Reads files and prints; scaler.rules decides what an error is. Writes files only with -w, each with a backup.
-"""
+Reads files and prints; scaler.rules decides what an error is. Writes files only with -w, each with a backup."""
 
 from __future__ import annotations
 
@@ -116,8 +115,7 @@ def _fix(source: Source, beside: Sequence[Source], *, write: bool) -> int:
 def write_in_place(path: Path, data: bytes) -> Path:
     """Write a file again, whole or not at all, and keep the old content under the returned name. Raises OSError.
 
-    An existing backup is never overwritten: the first one has the user's own text.
-    """
+    An existing backup is never overwritten: the first one has the user's own text."""
     target = path.resolve()
     numbers = ("", *(f".{number}" for number in range(1, 1000)))
     backup = next(name for end in numbers if not (name := target.with_name(f"{target.name}.bak{end}")).exists())

@@ -1,7 +1,6 @@
 """`scaler new`: writes a short file for `scaler deploy`, and a scenario to try it.
 
-Must not: know what the file means (scaler.tools.deploying does), or overwrite files.
-"""
+Must not: know what the file means (scaler.tools.deploying does), or overwrite files."""
 
 from __future__ import annotations
 

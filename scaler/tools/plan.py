@@ -1,7 +1,6 @@
 """`scaler plan`: what a rule decides for given counts, without a cluster. Reads files, prints, decides nothing itself.
 
-Must not import the cluster side (kubernetes_asyncio, aiohttp): loading it takes longer than the answer.
-"""
+Must not import the cluster side (kubernetes_asyncio, aiohttp): loading it takes longer than the answer."""
 
 from __future__ import annotations
 

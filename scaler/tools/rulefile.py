@@ -1,7 +1,6 @@
 """Finds the only rule in a file: a ConfigMap, alone or among other manifests, or its bare JSON.
 
-Must not check the document: scaler.rules does, and its findings are shown as `scaler lint` shows them.
-"""
+Must not check the document: scaler.rules does, and its findings are shown as `scaler lint` shows them."""
 
 from __future__ import annotations
 

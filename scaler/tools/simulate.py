@@ -1,7 +1,6 @@
 """`scaler simulate`: a what-if of a user in virtual time, as text, JSON and a picture.
 
-Must not: know how a simulation works; it reads the file, plays it and shows the result.
-"""
+Must not: know how a simulation works; it reads the file, plays it and shows the result."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
     the controller's informers -> its cache -> decide, with an empty memory -> remarks per job
 
-Must not write anything, and must not know how the answer is printed.
-"""
+Must not write anything, and must not know how the answer is printed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The outcome of several services on given nodes: decided by the controller's own function, pass by pass, until nothing
 changes. Every admitted instance is bound if it fits, and runs at once. Prints nothing.
 
-Must not add rules of its own; the simulated scheduler puts each pod on the node where least room is left over.
-"""
+Must not add rules of its own; the simulated scheduler puts each pod on the node where least room is left over."""
 
 from __future__ import annotations
 

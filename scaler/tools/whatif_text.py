@@ -1,7 +1,6 @@
 """The answer of a what-if as text for people: a line for each service, and a sentence for each reason.
 
-Must not decide anything; tools.whatif does.
-"""
+Must not decide anything; tools.whatif does."""
 
 from __future__ import annotations
 

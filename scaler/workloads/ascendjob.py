@@ -2,8 +2,7 @@
 
 Must not raise on any input: `Job.faults` lists why no pods can be made from a job. A field of its run policy without a
 meaning counts as absent: a limit that is no number limits nothing.
-The objects of an instance are made in workloads.ascendjob_objects.
-"""
+The objects of an instance are made in workloads.ascendjob_objects."""
 
 from __future__ import annotations
 

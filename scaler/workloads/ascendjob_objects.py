@@ -2,8 +2,7 @@
 
 Only for a job without faults (`Job.faults`).
 
-docs/reference/objects.md lists each intended difference from Ascend Operator, with its reason.
-"""
+docs/reference/objects.md lists each intended difference from Ascend Operator, with its reason."""
 
 from __future__ import annotations
 

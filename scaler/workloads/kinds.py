@@ -3,8 +3,7 @@
 A function gets a pod and returns its instance, None for a pod of another kind. It reads only the pod: facts of the
 objects that made the pod (number of pods, newest revision, order) arrive as OwnerFacts.
 A number or text of an unexpected shape counts as absent, and all other fields still count. AscendJobs and Volcano Jobs
-are not here: they are instances before they have pods (workloads/ascendjob.py, workloads/volcanojob.py).
-"""
+are not here: they are instances before they have pods (workloads/ascendjob.py, workloads/volcanojob.py)."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 def instance_set(pod: LabelledMetadata) -> Membership | None:
     """MindCluster's Infer Operator: each StatefulSet or Deployment that an InstanceSet made is one whole instance.
 
-    Volcano makes one PodGroup for each of them, so instances never share a PodGroup.
-    """
+    Volcano makes one PodGroup for each of them, so instances never share a PodGroup."""
     if pod.labels.get("infer.huawei.com/ascend-infer-operator") != "true":
         return None
     set_, deployment = pod.owner.is_a("StatefulSet", APPS), _deployment_of(pod)
@@ -74,8 +72,7 @@ def storm_service(pod: LabelledMetadata) -> Membership | None:
     """AIBrix: each replica of a role is an instance: a PodSet if podGroupSize is above 1, else one pod of a RoleSet.
 
     The same in pool mode (one RoleSet, many replicas of a role) and in replica mode (many RoleSets): a rule counts the
-    instances of all RoleSets together, because one template gives all of them its labels.
-    """
+    instances of all RoleSets together, because one template gives all of them its labels."""
     storm, role, revision = (pod.labels.get(name, "") for name in (STORM, ROLE, ROLE_HASH))
     maker = identity("StormService", pod.namespace, storm, role) if storm and role else ""
     owner = pod.owner.name
@@ -103,8 +100,7 @@ def role_based_group(pod: LabelledMetadata) -> Membership | None:
     StatefulSets and LeaderWorkerSets, which are found as such.
 
     RBG's gang scheduling starts every pod of every role at once or none: no instance can be held. This is reported
-    (`holding_impossible`), with no workaround.
-    """
+    (`holding_impossible`), with no workaround."""
     if not pod.owner.is_a("RoleInstance", RBG):
         return None
     group, role, component, size = (pod.labels.get(f"rbg.{RBG}/{name}", "") for name in _RBG_LABELS)

@@ -173,8 +173,7 @@ def as_admitted(found: Membership | Job, then: Labels, *, no_such_rule: bool = F
     """The labels that count for an instance whose labels are incomplete: missing ones are taken from its admission.
     Empty if nothing is missing, if a value is unknown, or if both rule and group were removed.
 
-    `no_such_rule`: there never was a rule of the name in the label.
-    """
+    `no_such_rule`: there never was a rule of the name in the label."""
     key, group = found.key, found.group
     lacks = {RULE_LABEL: no_such_rule or not key.rule, JOB_ID_LABEL: not key.job_id, GROUP_LABEL: not group}
     right = Labels(then.rule if lacks[RULE_LABEL] else key.rule, group or then.group, key.job_id or then.job_id)

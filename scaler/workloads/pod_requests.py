@@ -1,7 +1,6 @@
 """Pod requests, from pod specs and job templates: amounts as Kubernetes counts them, and allowed nodes. Pure.
 
-Must not raise on any input. Anything that cannot be interpreted makes the request `opaque`, which counts as fitting.
-"""
+Must not raise on any input. Anything that cannot be interpreted makes the request `opaque`, which counts as fitting."""
 
 from __future__ import annotations
 
@@ -94,8 +93,7 @@ def _whole(milli: bool, value: str | float) -> int | None:
 def requests_of(pod: PodResources) -> Requests:
     """The pod's effective requests, by resource name, `pods` included; equal ones are one object.
 
-    Containers and sidecars run together; an ordinary init container runs beside the sidecars before it.
-    """
+    Containers and sidecars run together; an ordinary init container runs beside the sidecars before it."""
     if not (pod.init_containers or pod.overhead or pod.resources):
         with suppress(TypeError):  # amounts of a shape that no API server accepts
             resources = [container.resources for container in pod.containers or ()]

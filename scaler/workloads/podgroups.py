@@ -1,8 +1,7 @@
 """The PodGroup of one instance whose pods would otherwise share one with other instances. Pure.
 
 Volcano puts the pods of a whole Deployment into one PodGroup, and MindCluster's plugin then starts all of them or none:
-one held pod would keep all others from starting. The model is the PodGroup of LeaderWorkerSet's own gang scheduling.
-"""
+one held pod would keep all others from starting. The model is the PodGroup of LeaderWorkerSet's own gang scheduling."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Volcano Job: a job of any shape as a value for the decision; the job is one instance and exists before its pods.
 
 Volcano's job controller makes its pods; the scaler only releases them. Must not raise on any input: `Job.faults` lists
-why a job cannot be held.
-"""
+why a job cannot be held."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What the index of free room costs on 5,000 nodes of 20 kinds with 50,000 pods: events, the nodes after one, memory.
 
-python -m tests.bench.bench_capacity; tests.bench.bench_placement measures what is done with it.
-"""
+python -m tests.bench.bench_capacity; tests.bench.bench_placement measures what is done with it."""
 
 from __future__ import annotations
 

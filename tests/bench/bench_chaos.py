@@ -1,7 +1,6 @@
 """How many schedules of the chaos tests are played per second, and how much trouble is in them.
 
-python -m tests.bench.bench_chaos
-"""
+python -m tests.bench.bench_chaos"""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ scale-ups wait; 200 pods a second change, and now and then nodes become free.
     python -m tests.bench.bench_controller [SECONDS]
 
 `cpu`: of this process, without what changes the pods; the simulated API server's watches are in it. `write`: real time
-from two free nodes to the first object that is created for a minimum that waited for them.
-"""
+from two free nodes to the first object that is created for a minimum that waited for them."""
 
 from __future__ import annotations
 

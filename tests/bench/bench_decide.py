@@ -4,8 +4,7 @@ a waiting minimum and 800 with scale-ups waiting; and 10,000 services at rest of
     python -m tests.bench.bench_decide
 
 Milliseconds of CPU. `event`: a pod of one service changed since the last decision, the cache is kept. `rest`: nothing
-changed. `cold`: without a cache. Also: the answers of `scaler plan --cases`.
-"""
+changed. `cold`: without a cache. Also: the answers of `scaler plan --cases`."""
 
 from __future__ import annotations
 

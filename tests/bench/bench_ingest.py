@@ -3,8 +3,7 @@
 python -m tests.bench.bench_ingest
 
 The whole path is measured: HTTP over loopback, decoding, records, cache. The server is another process, on another
-core where there is one. CPU time is the firm figure on a busy machine; wall time includes waiting for the server.
-"""
+core where there is one. CPU time is the firm figure on a busy machine; wall time includes waiting for the server."""
 
 from __future__ import annotations
 

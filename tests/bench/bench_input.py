@@ -4,8 +4,8 @@
 
 The whole controller over HTTP, with the simulated API server in a process of its own; a ticker notes how long the loop
 did not turn. It has its turn after every second one of the loop, as what waits for an answer has. Pods that the scaler
-makes are never bound, so every service has a decision, writes and a report. The stalls of about a second are decisions.
-"""
+makes are never bound, so every service has a decision, writes and a report. The stalls of about a second are
+decisions."""
 
 from __future__ import annotations
 

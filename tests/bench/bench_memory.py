@@ -6,8 +6,7 @@ The whole controller runs in a process of its own, as in a pod, on a server that
 20,000 training jobs of 6.5 KB with their pods, PodGroups and rank tables, 100,000 pods in all, beside 1,000 services
 of ours with ten instances of two pods each. `memory` is the resident set in MiB when everything has been listed,
 decided and reported; `peak` the highest it ever was. Then the same with 100 objects of 1.3 MB of one kind in a cluster
-that is empty else: what they add to it.
-"""
+that is empty else: what they add to it."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ Chromium, each in its own process. Milliseconds, as a person would see them:
 
 * `started`: from the start of `scaler ui` until the page has a list, the browser opening as soon as it has the address;
 * `first view`: from opening the page until it has a list, with `scaler ui` up; of each view;
-* `change`: from the write at the API server until the page says it, median and worst.
-"""
+* `change`: from the write at the API server until the page says it, median and worst."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What trial placement costs on 5,000 nodes that are all unlike, of 20 classes; milliseconds, best of several rounds.
 
-python -m tests.bench.bench_placement
-"""
+python -m tests.bench.bench_placement"""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@
 
 Each service has ten AscendJobs of ten pods, all of them running. Watch events go through decoding, cache, state, world
 and decision, as in the controller. `event`: milliseconds of CPU from a pod's JSON to the decision about it, one at a
-time. Bytes are what the process grew by, per pod: by all objects and what is made of them, and by the pods alone.
-"""
+time. Bytes are what the process grew by, per pod: by all objects and what is made of them, and by the pods alone."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 python -m tests.bench.bench_sim
 
-One schedule is fifteen minutes of the example service with a fault and a return: cluster, stand-ins, real controller.
-"""
+One schedule is fifteen minutes of the example service with a fault and a return: cluster, stand-ins, real
+controller."""
 
 from __future__ import annotations
 

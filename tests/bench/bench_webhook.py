@@ -4,8 +4,7 @@ python -m tests.bench.bench_webhook
 
 The server is another process. Requests are sent when they are due, whether or not earlier ones are answered, and their
 time counts from when they were due: a server that stalls cannot hide it. By how much the client itself was late is
-shown too; on a busy machine the server's CPU time per answer is the firm figure.
-"""
+shown too; on a busy machine the server's CPU time per answer is the firm figure."""
 
 from __future__ import annotations
 

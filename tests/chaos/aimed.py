@@ -1,8 +1,7 @@
 """Histories aimed at what random ones rarely meet: races, half-bound instances, rollouts, upgrades, and attacks.
 
 Pure; a seed chooses kinds, numbers and moments, never what the history is about. In an attack the healthy service
-starts, the attack begins, and in the middle of it one of its pods is killed: it must be served all the same.
-"""
+starts, the attack begins, and in the middle of it one of its pods is killed: it must be served all the same."""
 
 from __future__ import annotations
 

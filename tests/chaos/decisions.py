@@ -1,8 +1,7 @@
 """Whether a decision was right for what it saw: S1, S3, S11 and the order of ratios, counted anew from the bare facts.
 
 Reads the counts of pods in a world, its nodes and what the plans do; the numbers and states that the decision found
-for itself are not looked at.
-"""
+for itself are not looked at."""
 
 from __future__ import annotations
 

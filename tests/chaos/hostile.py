@@ -1,7 +1,6 @@
 """What a hostile tenant writes into a namespace of its own: an API server takes all of it, and none of it is sane.
 
-It is made to stop, blind or starve its readers. Pure, but for the die.
-"""
+It is made to stop, blind or starve its readers. Pure, but for the die."""
 
 from __future__ import annotations
 

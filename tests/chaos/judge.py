@@ -1,7 +1,6 @@
 """What must hold once everything that goes wrong has ended: section 6 of the contract, counted anew from the store.
 
-Attainable ratios are found by trying them all. Shares nothing with scaler.decide.
-"""
+Attainable ratios are found by trying them all. Shares nothing with scaler.decide."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ class AtRest(msgspec.Struct, frozen=True):
     def attains(self, ratio: Ratio) -> bool:
         """With what is bound where it is, and the cheapest completions on what is free.
 
-        A pod that ended and was not removed keeps its instance from ever being whole.
-        """
+        A pod that ended and was not removed keeps its instance from ever being whole."""
         costs = [
             sorted(one.size - len(one.bound) for one in own if not one.ended)[:number]
             for _, own, number in self.each(ratio)
@@ -130,8 +128,7 @@ class Judge:
     def status_agrees(self, plans: Sequence[Plan], had_turn: AbstractSet[str]) -> None:
         """L2 outside the process: the status said of each instance what a fresh look at the objects says.
 
-        But for what is memory: `Revoked`, where a fresh look sees an instance that waits, and who had its turn.
-        """
+        But for what is memory: `Revoked`, where a fresh look sees an instance that waits, and who had its turn."""
         for plan in plans:
             said = self.said.get(str(plan.key), {})
             if plan.key.rule and not agrees(said, plan.verdicts, had_turn):
@@ -230,8 +227,7 @@ def agrees(said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: Abstr
 
     Held instances of a group may have each other's reasons when one of them (`had_turn`: uids) had its turn: it is a
     candidate behind the others (3.3, 3b.5), and a fresh look has forgotten that. What is bound in part is broken when
-    its turn has ended (2, 3b.5), and waits for the scheduler in a fresh look, which has forgotten that, too.
-    """
+    its turn has ended (2, 3b.5), and waits for the scheduler in a fresh look, which has forgotten that, too."""
     if said.keys() != {verdict.name for verdict in verdicts}:
         return False
     others = [v for v in verdicts if said[v.name] not in (v.reason.value, "Revoked")]

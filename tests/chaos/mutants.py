@@ -1,7 +1,6 @@
 """Breaks the controller on purpose, one mistake at a time; `python -m tests.mutants` asks whether its history notices.
 
-docs/explanation/reliability.md has the table.
-"""
+docs/explanation/reliability.md has the table."""
 
 from __future__ import annotations
 

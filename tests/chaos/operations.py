@@ -1,7 +1,7 @@
 """What users, machines and other operators do to the world, by the names that schedules use.
 
-A subject is a node, a replica of the scaler, a service, or a job of one. A deed whose object is not there is no deed.
-"""
+A subject is a node, a replica of the scaler, a service, or a job of one. A deed whose object is not there is no
+deed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Replicas of the controller, each the real `App`, and one client for each process that a replica has.
 
 A process can die, freeze, get old lists, write too late, and write as the release before does. One that ends by itself
-is a finding, unless it lost its leadership; either way it is started again, as Kubernetes would.
-"""
+is a finding, unless it lost its leadership; either way it is started again, as Kubernetes would."""
 
 from __future__ import annotations
 
@@ -101,8 +100,7 @@ class Life(SimClient):
     async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
         """See KubeApi.list; now and then with an answer from before, as from a server that has fallen behind.
 
-        It answers the same question: what follows a first page is of the version that its token names.
-        """
+        It answers the same question: what follows a first page is of the version that its token names."""
         page: Page[Any] = await super().list(resource, namespace, **options)
         if options.get("continue_token"):
             return page
@@ -217,8 +215,7 @@ class Replica:
         """SIGTERM: it may finish what is under way. A new life begins `pause` seconds later, overlapping or not.
 
         Without a Lease nothing but time keeps two lives apart: the next one waits for TERMINATION as well, whoever
-        wants it sooner.
-        """
+        wants it sooner."""
         if self._task is not None and self.life is not None:
             self._witness.note(f"{self.life.name} is stopped")
             self._leaving = not self._election

@@ -1,8 +1,7 @@
 """One history of trouble from one seed: a world, replicas of the controller, events, and faults of the API.
 
 First all that may go wrong, with weights; then what is drawn of it. Pure: the same seed gives the same schedule, byte
-for byte. Everything in it ends with the storm.
-"""
+for byte. Everything in it ends with the storm."""
 
 from __future__ import annotations
 

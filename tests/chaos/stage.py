@@ -61,8 +61,7 @@ pods are refused, each instance is tried six times in a minute, with about seven
 def play(made: Schedule, *, keep_trace: bool = False, family: str = "random") -> Played:
     """Everything in virtual time; the same schedule gives the same result, trace and digest.
 
-    `family` of tests.chaos.aimed.HISTORIES that the schedule is of, so that a failed test can name what repeats it.
-    """
+    `family` of tests.chaos.aimed.HISTORIES that the schedule is of, so that a failed test can name what repeats it."""
     played(shlex.join(["tests.chaos", "--aimed", family, "--seed", str(made.seed), "-v"]))
 
     async def main() -> Played:
@@ -75,8 +74,7 @@ class Stage:
     """One schedule under way.
 
     Where others make the pods there are their owners, admission and an Ascend Operator too, and the scaler runs in mode
-    auto.
-    """
+    auto."""
 
     def __init__(self, made: Schedule, *, keep_trace: bool) -> None:
         """Needs the running loop."""
@@ -207,8 +205,7 @@ class Stage:
         """Path independence: a process that begins with these objects has nothing to do, and agrees with the status.
 
         Words may differ: what was revoked, and since when something is broken, is forgotten with the process. Where
-        what is broken has its grace again in place of what waits, that is a known gap.
-        """
+        what is broken has its grace again in place of what waits, that is a known gap."""
         seen: list[Decision] = []
 
         def see(_world: World, decision: Decision) -> None:

@@ -1,7 +1,6 @@
 """Short histories, each about one thing that random schedules meet too seldom: what it is and what must be seen.
 
-For each mistake tests.chaos.mutants names the history that notices it: `pods killed` is `test_pods_killed`.
-"""
+For each mistake tests.chaos.mutants names the history that notices it: `pods killed` is `test_pods_killed`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The bare cluster: instances, nodes, and what a status says of them, counted from objects alone.
 
 A view is of all that a store has (`view_of`), or of what the watches of one client delivered. Shares nothing with
-scaler.decide or scaler.workloads. Must not: judge.
-"""
+scaler.decide or scaler.workloads. Must not: judge."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What judgements find wrong, and the trace of all that happened. Each judgement is a class that is given a witness.
 
 Of commits and requests: tests.chaos.writes; of decisions: tests.chaos.decisions, tests.contention.passes; of a world at
-rest: tests.chaos.judge; of a tenant that is left alone: here.
-"""
+rest: tests.chaos.judge; of a tenant that is left alone: here."""
 
 from __future__ import annotations
 

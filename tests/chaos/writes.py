@@ -1,7 +1,6 @@
 """Sees every commit in the store and who made it, and every request of a replica, and says which promise it breaks.
 
-It knows Kubernetes objects and the contract, and none of the controller's code: no caches, no decision.
-"""
+It knows Kubernetes objects and the contract, and none of the controller's code: no caches, no decision."""
 
 from __future__ import annotations
 

@@ -22,8 +22,7 @@ def sample(at: float, running: int, **more: Any) -> Sample:
 def timeline() -> Timeline:
     """0 run, from 10 s on 2, from 60 to 80 s 1, then 2; the target is 2; p2 is held.
 
-    A pod is evicted at 60 s, two are revoked at 80 s.
-    """
+    A pod is evicted at 60 s, two are revoked at 80 s."""
     made = Timeline()
     made.passes, made.end = 5, 100.0
     more = {"target": {"g": 2}, "reasons": {"p2": "NotInRatio"}}

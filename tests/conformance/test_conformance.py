@@ -1,8 +1,7 @@
 """Every implementation of KubeApi passes every case: one list of those that the suite judges.
 
 `simulated` is SimCluster in virtual time, `http` the real client against the HTTP facade of a SimCluster over loopback,
-`real` the real client against the API server that the kubeconfig in $CONFORMANCE_KUBECONFIG names, if it names one.
-"""
+`real` the real client against the API server that the kubeconfig in $CONFORMANCE_KUBECONFIG names, if it names one."""
 
 from __future__ import annotations
 

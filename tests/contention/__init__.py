@@ -2,5 +2,4 @@
 
 `make contention` plays them; tests/contention/test_contention.py plays a few always. A seed decides in which order
 objects arrive and when, how long everything takes, how late watches are, what the scheduler chooses, and what happens
-to the nodes.
-"""
+to the nodes."""

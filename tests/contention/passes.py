@@ -2,8 +2,7 @@
 (tests.chaos.decisions judges S1, S3 and S11). And once a story has ended, what was not as promised (`unkept`): how many
 serve, L1, L2, L4, L5 and S2.
 
-A matching of pods to nodes of its own; it shares nothing with scaler.decide but the words in which decisions come.
-"""
+A matching of pods to nodes of its own; it shares nothing with scaler.decide but the words in which decisions come."""
 
 from __future__ import annotations
 
@@ -136,8 +135,7 @@ class Passes:
     """`judge` looks in every pass, before what was decided is acted on; `view` is what the controller has seen.
 
     `given_up`: keys of services that make no progress. `lag`: seconds by which watches may be late. `patience`: seconds
-    for which a minimum may wait beside nodes that are free for it.
-    """
+    for which a minimum may wait beside nodes that are free for it."""
 
     def __init__(
         self, witness: Witness, services: Iterable[Service], *, given_up: Set[str] = frozenset(), lag: float = 0.0,

@@ -1,8 +1,7 @@
 """Stories of services on scarce nodes, and how many of them serve in the end if the contract is kept.
 
 Each story is made of a seed: who comes when, how many there are, which nodes fail for how long. What is promised is
-what section 3b promises, no more: where scale-ups may be bound before a minimum comes, `serving` is None.
-"""
+what section 3b promises, no more: where scale-ups may be bound before a minimum comes, `serving` is None."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Scaling up: so many services come at once to room for all of them; from the moment at which a service runs its minimum
 to the creation of its second prefill instance. Sharing: twenty services on forty and on twenty nodes; how many serve.
-Volcano schedules where VOLCANO_BIN_DIR is set, else kube-scheduler. Must not: assert anything.
-"""
+Volcano schedules where VOLCANO_BIN_DIR is set, else kube-scheduler. Must not: assert anything."""
 
 from __future__ import annotations
 

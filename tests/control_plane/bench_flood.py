@@ -3,8 +3,7 @@
 python -m tests.control_plane.bench_flood --flood bodies --connections 1000 --addresses 1
 
 The flood comes from a process of its own, from 127.0.0.2 on (`--addresses 0`: from 127.0.0.1, as API server and kubelet
-do). Must not: assert.
-"""
+do). Must not: assert."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Measures releasing on a real API server and prints what docs/reference/performance.md quotes; `make bench-reaction`.
 
-This process plays the maker of pods, scheduler and kubelet. Must not: assert anything about speed.
-"""
+This process plays the maker of pods, scheduler and kubelet. Must not: assert anything about speed."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ async def released(api: KubeApi, name: str) -> bool:
 async def climbs(plane: ControlPlane, api: KubeApi, folder: Path, count: int) -> list[Climb]:
     """A service that loses its decode instance, has its second prefill instance taken back, and climbs again.
 
-    Every pod has a name of its own: kwok deletes by name, and late.
-    """
+    Every pod has a name of its own: kwok deletes by name, and late."""
     service = f"gates{time.monotonic_ns() % 10**6}"
     p0 = f"{service}-p0"
     kubelet = Kubelet(api)

@@ -1,8 +1,7 @@
 """Measures the scaler on a real API server and prints what docs/reference/performance.md quotes; `make bench-reaction`.
 
 The scaler runs as a process of its own with a stopwatch at the seam (timed_scaler.py); this process plays scheduler and
-kubelet by writing bindings and pod statuses, so that nothing else takes time. Must not: assert anything about speed.
-"""
+kubelet by writing bindings and pod statuses, so that nothing else takes time. Must not: assert anything about speed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Builds the control plane's programs from pinned Go modules into a cache outside the tree; `make control-plane`.
 
 One folder per upstream project, named after version and a hash of everything that the build depends on, so that a
-second call only looks. Must not: start anything, or name a host (Go's and pip's own settings say where to ask).
-"""
+second call only looks. Must not: start anything, or name a host (Go's and pip's own settings say where to ask)."""
 
 from __future__ import annotations
 

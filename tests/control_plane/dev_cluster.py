@@ -1,8 +1,7 @@
 """A real control plane kept up for people: fake NPU nodes, the definitions, the scaler; `make dev-cluster`.
 
 docs/tutorial-dev-cluster.md walks through it. Ends with Ctrl-C and leaves nothing behind. Must not: do anything that
-the tests of the control plane do not do as well.
-"""
+the tests of the control plane do not do as well."""
 
 from __future__ import annotations
 

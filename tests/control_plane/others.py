@@ -2,8 +2,7 @@
 
 The first is built (build.py). Nothing of the others is built or kept here: a folder that an environment variable names
 holds the programs and, in `crds`, all definitions of the same release. Without it nothing of them is run. Must not:
-know of the scaler.
-"""
+know of the scaler."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A Kubernetes control plane of its own for a test: etcd, kube-apiserver, kube-controller-manager and kwok on loopback.
 
 `with ControlPlane(folder, binaries("1.35.3")) as plane:` is ready in seconds, with real RBAC. Users are `admin`, who
-may do everything, and any service account (`grant`). Nothing in it outlives it. Must not: know of the scaler.
-"""
+may do everything, and any service account (`grant`). Nothing in it outlives it. Must not: know of the scaler."""
 
 from __future__ import annotations
 

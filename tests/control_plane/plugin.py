@@ -5,8 +5,7 @@ and the last lines count how often that was needed. A test that fails twice has 
 A test that takes `plane` runs against the default Kubernetes version; a test or module marked `every_kubernetes` runs
 against all of them, one marked `kubernetes_from(36)` against the oldest from 1.36 on. `plane_options` of a test are put
 over those of its module; tests of a module with the same options and version share a plane. Those whose plane has
-Volcano or Ascend Operator are left out where its programs are not. Nothing is left out without a line about it.
-"""
+Volcano or Ascend Operator are left out where its programs are not. Nothing is left out without a line about it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """One child process each: started, watched until it answers, ended. What it says goes to a log in the test's folder.
 
-No child outlives its parent, however that ends (child.py). Must not: know what the programs are for.
-"""
+No child outlives its parent, however that ends (child.py). Must not: know what the programs are for."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A bad network, and bad middlemen, between one client and the API server.
 
 Plain HTTP in front, TLS behind, so that faults may depend on the request: `http://127.0.0.1:{port}` stands in for the
-server's address in a kubeconfig. Must not: change what it lets pass.
-"""
+server's address in a kubeconfig. Must not: change what it lets pass."""
 
 from __future__ import annotations
 

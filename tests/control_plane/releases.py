@@ -1,8 +1,7 @@
 """Earlier releases, out of the history of this repository: what an upgrade comes from and a rollback goes to.
 
 A release is added here when it is made. Where its commit is not there (a shallow clone, an archive) tests that need it
-are skipped with a line that says so.
-"""
+are skipped with a line that says so."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The scaler as users run it: a process of its own, `scaler run --kubeconfig`, and what it logged.
 
-Must not: look into the process; what it did is judged at the API server.
-"""
+Must not: look into the process; what it did is judged at the API server."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ def install(
     """Apply a variant of the manifests as a user would; the kubeconfig of the scaler's service account. `root`: the
     tree of another release; `flags`: of kubectl.
 
-    The Deployment is accepted and scaled to nothing: the tests run the replicas themselves.
-    """
+    The Deployment is accepted and scaled to nothing: the tests run the replicas themselves."""
     plane.kubectl("apply", *flags, "-k", str(root / "manifests" / variant))
     plane.kubectl("scale", "deployment", ACCOUNT, "--replicas=0", "--namespace", NAMESPACE)
     return plane.grant(NAMESPACE, ACCOUNT)

@@ -2,8 +2,8 @@
 
 Either copies of one example that share the nodes (`shared`), or one service of a platform (`played`). Kubernetes'
 own controllers and LeaderWorkerSet's manager are always real; Volcano and Ascend Operator are where the plane has them,
-else stand-ins, like OME, AIBrix and Infer Operator. Every pod fills a node. Must not: judge, or know of any platform.
-"""
+else stand-ins, like OME, AIBrix and Infer Operator. Every pod fills a node. Must not: judge, or know of any
+platform."""
 
 from __future__ import annotations
 

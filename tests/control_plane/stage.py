@@ -1,7 +1,6 @@
 """What the tests of the scaler do on a real API server: nodes, stand-ins, a service's manifests, and looking at it.
 
-The stand-ins are those of the simulation, which speak nothing but KubeApi; kwok is the kubelet. Must not: judge.
-"""
+The stand-ins are those of the simulation, which speak nothing but KubeApi; kwok is the kubelet. Must not: judge."""
 
 from __future__ import annotations
 
@@ -125,8 +124,7 @@ async def until(
 ) -> T:  # fmt: skip
     """Wait until what is read fits, and give it. AssertionError that says what did not come, and what is there instead.
 
-    An API server that cannot answer now, after a restart for example, is read again.
-    """
+    An API server that cannot answer now, after a restart for example, is read again."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     found: T | None = None

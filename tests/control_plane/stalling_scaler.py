@@ -1,7 +1,6 @@
 """`scaler run` whose main thread stands still at a signal: SIGHUP for a while, SIGALRM for long.
 
-Must not: change anything else.
-"""
+Must not: change anything else."""
 
 from __future__ import annotations
 

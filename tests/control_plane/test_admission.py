@@ -1,8 +1,7 @@
 """Getting the gate on, moving labels, checking at the door: judged by real API servers.
 
 The manifests are applied as they are, except that webhooks are called at an address of this machine. The keeper of the
-certificate works with the rights that the manifests give.
-"""
+certificate works with the rights that the manifests give."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What a tenant may write, on a real API server, against the scaler as users run it: the others are served.
 
-tests/test_any_input.py sends more, and faster, past an API server.
-"""
+tests/test_any_input.py sends more, and faster, past an API server."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ A watch of its own judges three things: does the service ever fall below the rat
 without an order, what do the NPUs held differ from those that the ladder needs. The last is said, and judged only where
 waves are given more time, which is for a machine with nothing else to do:
 
-    WAVE_SECONDS=600 .venv/bin/python -m pytest -s tests/control_plane/test_autoscaler.py -k wave
-"""
+    WAVE_SECONDS=600 .venv/bin/python -m pytest -s tests/control_plane/test_autoscaler.py -k wave"""
 
 from __future__ import annotations
 

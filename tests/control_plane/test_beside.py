@@ -1,7 +1,7 @@
 """Beside Ascend Operator: its own jobs, files unchanged, held and released by gates alone, without any server of ours.
 
-The policies of manifests/admission-policy move the labels and set the gates; the operator is the simulation's stand-in.
-"""
+The policies of manifests/admission-policy move the labels and set the gates; the operator is the simulation's
+stand-in."""
 
 from __future__ import annotations
 

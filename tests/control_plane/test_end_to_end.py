@@ -2,8 +2,7 @@
 
 Time is compressed: every duration of the scenario, of the stand-ins and of the scaler's own patience is divided by one
 factor. kwok is the kubelet, the controller manager looks after nodes and garbage; scheduler, fault actor and MindIE
-Controller are the simulation's.
-"""
+Controller are the simulation's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What goes wrong between the scaler and a real API server, and to the scaler itself: it recovers and keeps its word.
 
-An independent watch (witness.py) checks the promises all the while; each test ends with a service that runs whole.
-"""
+An independent watch (witness.py) checks the promises all the while; each test ends with a service that runs whole."""
 
 from __future__ import annotations
 

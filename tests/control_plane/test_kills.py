@@ -3,8 +3,7 @@
     KILLS=500 .venv/bin/python -m pytest -s tests/control_plane/test_kills.py
 
 Replicas of `scaler run` are killed from the first moment of their lives on, while instances and nodes are lost and come
-back. The API server's own audit log and a watch are judged. Must not: read what the scaler says.
-"""
+back. The API server's own audit log and a watch are judged. Must not: read what the scaler says."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ A service starts at its smallest ratio, climbs, is scaled, gets another rule, lo
 deleted. The scaler decides by taking its gate off; the gates stand in the pod templates, or policies set
 them (beside Ascend Operator). With the real Volcano, its scheduler binds the pods, and its controller manager makes
 PodGroups for those that name none, and the pods of Volcano Jobs; left out, with a line at the end, where
-VOLCANO_BIN_DIR is not set (docs/howto/test-against-a-real-control-plane.md).
-"""
+VOLCANO_BIN_DIR is not set (docs/howto/test-against-a-real-control-plane.md)."""
 
 from __future__ import annotations
 

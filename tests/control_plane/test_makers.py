@@ -1,7 +1,6 @@
 """The real controllers of Deployments, ReplicaSets and StatefulSets judge their stand-ins: one story, told to both.
 
-All pods are held, so that nothing depends on how fast anything starts.
-"""
+All pods are held, so that nothing depends on how fast anything starts."""
 
 from __future__ import annotations
 

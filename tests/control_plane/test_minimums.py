@@ -1,7 +1,6 @@
 """Twenty services that need two nodes each to serve, on forty and on twenty nodes of a real API server: minimums first.
 
-Not before every minimum that fits runs does a service get more, whoever makes the pods and whoever binds them.
-"""
+Not before every minimum that fits runs does a service get more, whoever makes the pods and whoever binds them."""
 
 from __future__ import annotations
 

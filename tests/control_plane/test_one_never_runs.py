@@ -3,8 +3,7 @@
 2P1D down to 1P1D each, and every instance fills a node. The scaler runs as users run it, with its usual limits, and
 the witness watches. The job has a typo that makes its operator refuse it, asks for nodes that do not exist, or for what
 only the scheduler can judge. The real Volcano and Ascend Operator are left out, with a line at the end, where
-VOLCANO_BIN_DIR and ASCEND_OPERATOR_BIN_DIR are not set.
-"""
+VOLCANO_BIN_DIR and ASCEND_OPERATOR_BIN_DIR are not set."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Replicas that do not see what they decide on: by refused or silent watches, and because etcd was restored.
 
-Leaders and standbys are processes of their own; what they did is judged at the API server.
-"""
+Leaders and standbys are processes of their own; what they did is judged at the API server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The scaler lives with the rights of manifests/: all of them are enough, and none is too many.
 
 One story makes it need each of them once: answers are lost, a write meets a conflict, a job is refused, an admission is
-taken back, a service is deleted, a replica stands by. The API server's audit log says what was asked.
-"""
+taken back, a service is deleted, a replica stands by. The API server's audit log says what was asked."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Random histories of operations end the same way on the simulated cluster and on a real API server, step by step.
 
 Compared is what a controller may rely on: the kind of refusal, or metadata, data, gates and phase of the answer.
-Versions and uids are each cluster's own, so steps name them as `now`, `old` or `other`. What is empty may be left out.
-"""
+Versions and uids are each cluster's own, so steps name them as `now`, `old` or `other`. What is empty may be left
+out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A live service moves from Ascend Operator to the scaler and back on a real API server; no pod notices.
 
 The operator is the simulation's stand-in, stopped and started by `kubectl scale` as a user would. The scaler and the
-check are the programs themselves, with the rights of manifests/cluster-wide.
-"""
+check are the programs themselves, with the rights of manifests/cluster-wide."""
 
 from __future__ import annotations
 

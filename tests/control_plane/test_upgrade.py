@@ -2,8 +2,7 @@
 
 A service loses its decode node, later a prefill node. Each time, while it is being mended, the other release is applied
 and its replicas take the place of those that run, one by one, as a Deployment does it: for a while two releases stand
-beside each other. What was made and deleted, and what is there in the end, is compared with each release alone.
-"""
+beside each other. What was made and deleted, and what is there in the end, is compared with each release alone."""
 
 from __future__ import annotations
 

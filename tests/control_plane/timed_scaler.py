@@ -1,8 +1,7 @@
 """The scaler as `scaler run` builds it, with a stopwatch at the seam: `python -m tests.control_plane.timed_scaler`.
 
 Every watch event and every write is noted with the loop's time as it passes through KubeApi; SIGTERM ends the run and
-writes the notes. Must not: change anything that passes.
-"""
+writes the notes. Must not: change anything that passes."""
 
 from __future__ import annotations
 

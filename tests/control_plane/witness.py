@@ -2,8 +2,7 @@
 
 It follows pods, jobs and nodes, counts instances by itself and keeps every broken promise in words. A decision was
 made on a slightly older state than the newest, so S1 is judged against every state of the last `WINDOW` seconds
-(section 6 of the contract). Must not: read anything that the controller wrote about itself.
-"""
+(section 6 of the contract). Must not: read anything that the controller wrote about itself."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ class Watcher(StandIn):
 class Witness(Watcher):
     """`most` is what each group ever occupied at once.
 
-    While `pairs` is True twice the target is no over-admission: one of the newest revision beside each outdated one.
-    """
+    While `pairs` is True twice the target is no over-admission: one of the newest revision beside each outdated one."""
 
     def __init__(self, api: KubeApi) -> None:
         super().__init__(api, kube.CONFIG_MAPS)

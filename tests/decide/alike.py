@@ -4,8 +4,7 @@ Nodes of one class and size are interchangeable: one order of them stands for al
 are multiples of `QUANTUM`. What matters of an age is how many quanta it is; ages beyond the longest limit that they are
 compared with are all alike. Binds and returns of nodes come "after" or "before" the clocks that are compared with them:
 only there an age lies a little beside the limits, and the little is renumbered 1, 2, 3 each time. Everything else
-happens as if it took no time. What nothing hangs on any more is forgotten.
-"""
+happens as if it took no time. What nothing hangs on any more is forgotten."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 contract read sentence by sentence, slow and straight, with no code of the decision.
 
 What time brings is not here: turns, backoff, probes, waiting for own running surplus. Pods take a whole node each, we
-make them, and no restarts are counted.
-"""
+make them, and no restarts are counted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Sections 3.2 and 3c of the contract, written once more for everything that judges: which ratio a service aims at.
 
-Ratios are instances by group, the largest ratio first. Must not: share code with the decision.
-"""
+Ratios are instances by group, the largest ratio first. Must not: share code with the decision."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ Moves: the controller decides and all of that takes effect (or, once for each `s
 and whatever `tests.decide.moves` allows. Time passes only when nothing else can move, to the next moment
 that the decision names. Checked in every state: the invariants of one decision (`violations`, and `promises.broken`);
 that deciding again comes to rest; that nothing changes before the moment named. Checked where the world comes to rest,
-or to turns without an end: what section 6 calls liveness (`promises.wrong`).
-"""
+or to turns without an end: what section 6 calls liveness (`promises.wrong`)."""
 
 from __future__ import annotations
 

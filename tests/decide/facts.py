@@ -1,8 +1,7 @@
 """What is so in a small world: what runs, what has a slot, what is missing, what may be spared, by the contract.
 
 Of what the controller remembers only three things are read: since when an instance is broken, whether its turn is over,
-and whether it had one.
-"""
+and whether it had one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Breaks the decision on purpose, one sentence of the contract at a time: `python -m tests.mutants test_`.
 
-Each names the few files of this folder that should notice, the quickest first.
-"""
+Each names the few files of this folder that should notice, the quickest first."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A second opinion on the decision about one service whose nodes are not known, from the contract alone: slow,
 declarative, no code shared with the decision.
 
-Each function is a sentence of the contract, so where decision and oracle differ the sentence says which is wrong.
-"""
+Each function is a sentence of the contract, so where decision and oracle differ the sentence says which is wrong."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Whether pods find room on nodes, by trying: slow, exact, and the only arithmetic that explorer and oracle share.
 
-A pod is (units, nodes it may use); room is units by node.
-"""
+A pod is (units, nodes it may use); room is units by node."""
 
 from __future__ import annotations
 

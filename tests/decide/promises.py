@@ -2,8 +2,7 @@
 of a decision (`broken`), and where the world comes to rest, or to turns without an end (`wrong`).
 
 Left to `violations` alone, which is asked beside this: drains (3c), several actions for one instance, and revocations
-of what is bound.
-"""
+of what is bound."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ its pods never end.
 
 Events, each at any moment: `lose` a node with its pods, `flap` (its pods stay), `cordon`, `vanish`, `back`, `outage`
 (the scheduler binds nothing) and `resume`, `failover` (the controller forgets everything), `stale` (the controller acts
-once on what it decided before something else moved), `scale0=2` (two instances in all are wanted of the first service).
-"""
+once on what it decided before something else moved), `scale0=2` (two instances in all are wanted of the first
+service)."""
 
 from __future__ import annotations
 
@@ -107,8 +107,7 @@ def shape(name: str, nodes: str, *teams: str, events: str = "", **changes: objec
     at any time and stands beside them, and an outdated one goes when it runs), then `*2` for its pods if not one, `@ab`
     for the classes of nodes that it may use, `:2` for what each pod takes, `!curse`, `~` when it arrives at any time.
     `+5` is the service's priority, `late` lets all its jobs
-    arrive at any time, `protected`, `trade-always` and `trade-off` are its annotations.
-    """
+    arrive at any time, `protected`, `trade-always` and `trade-off` are its annotations."""
     parts = [re.fullmatch(r"(\w)(?::(\d+))?(?:x(\d+))?", word) for word in nodes.split()]
     found = tuple((part[1], int(part[2] or 1)) for part in parts if part for _ in range(int(part[3] or 1)))
     made, jobs = list[Team](), list[Job]()

@@ -1,8 +1,8 @@
 """A cold start of thirty services of mixed sizes on mixed nodes, a scheduler session every 15 s, drawn from a seed.
 
 Where each service alone gets as many to serve, minimums first takes no longer than that and one session per level of
-nested node classes. Only the decision is real here; the scheduler binds whole instances, the kubelets take their time.
-"""
+nested node classes. Only the decision is real here; the scheduler binds whole instances, the kubelets take their
+time."""
 
 from __future__ import annotations
 

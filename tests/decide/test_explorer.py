@@ -1,8 +1,7 @@
 """Small worlds in which every order of events is played with the real decision; see tests/decide/explorer.py.
 
 Each is the least in which something went wrong once or may. Those that are visited whole in about a second each are
-played here, the others and random ones by `make explore`.
-"""
+played here, the others and random ones by `make explore`."""
 
 from __future__ import annotations
 

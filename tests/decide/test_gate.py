@@ -2,8 +2,7 @@
 
 The gate is written down here from the description of its behaviour. Wanted differences: a group that the target does
 not name crashes there and waits here (W1); an allowed group gets any number of jobs there and only the missing ones
-here (W2). The others (W9, W10, W13) are about what counts as running, which bare counts cannot show.
-"""
+here (W2). The others (W9, W10, W13) are about what counts as running, which bare counts cannot show."""
 
 from __future__ import annotations
 

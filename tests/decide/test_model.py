@@ -4,8 +4,7 @@ Faults can lead anywhere, so every combination of states is a start, and only fa
 that (perhaps outdated) decision, bind one where a node is free, let a bound one run, let a broken one go.
 Checked: there is no endless walk (L4), and where nothing can happen any more the service is at the largest ratio that
 can be had without deleting a bound pod. Where more would fit on empty nodes, running surplus of another group is in the
-way, always: that is the work of the trade, and of nothing else.
-"""
+way, always: that is the work of the trade, and of nothing else."""
 
 from __future__ import annotations
 

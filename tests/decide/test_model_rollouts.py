@@ -3,8 +3,7 @@
 Every combination of held, admitted and running pods of both revisions is a start, the planner may act on a decision
 that is no longer current, and another group may miss an instance all the while, so that unbound surplus is taken back.
 Checked: there is no endless walk, no more of the newest revision are out than the target, and where nothing can happen
-any more the rollout has ended, exactly for the numbers of docs/explanation/holding-by-gates.md.
-"""
+any more the rollout has ended, exactly for the numbers of docs/explanation/holding-by-gates.md."""
 
 from __future__ import annotations
 

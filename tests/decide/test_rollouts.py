@@ -2,8 +2,7 @@
 
 The numbers are those of docs/explanation/holding-by-gates.md. A Deployment and a LeaderWorkerSet replace their
 instances by the arithmetic of the simulated ones. A pod is one instance here. It runs as soon as it is released and a
-node is free; a held one is never available, which is all that these controllers see of it.
-"""
+node is free; a held one is never available, which is all that these controllers see of it."""
 
 from __future__ import annotations
 

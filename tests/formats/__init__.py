@@ -4,8 +4,7 @@
 
 The story is the same for all: a service starts, a prefill instance is lost and starts again; of one whose pods others
 make a spare is held; the leader lets go. The objects are all that another release finds; the last world is what it
-serves under /snapshots/world.
-"""
+serves under /snapshots/world."""
 
 from __future__ import annotations
 

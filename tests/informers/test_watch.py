@@ -33,8 +33,7 @@ class ScriptedApi:
     """Answers lists and watches from two scripts, then hangs. `calls`: loop time, verb, version or token, namespace.
 
     `checks` are the times at which only the version was asked for, which is `version`; `definitions` those at which
-    the definition of the kind was.
-    """
+    the definition of the kind was."""
 
     def __init__(self, lists: list[Scripted], watches: list[list[Scripted]]) -> None:
         self.lists = lists

@@ -1,7 +1,6 @@
 """A real Chromium for tests, where there is one, and `scaler ui` in a process of its own.
 
-The fixture `chromium` is its plugin for pytest: tests that take it are left out where there is none, with a line.
-"""
+The fixture `chromium` is its plugin for pytest: tests that take it are left out where there is none, with a line."""
 
 from __future__ import annotations
 

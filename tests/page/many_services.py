@@ -4,8 +4,7 @@
 
 It serves until its standard input ends. There `flip N` changes one service, and `node N` makes a node NotReady. Each
 service has ten AscendJobs of one pod, each pod a node of its own.
-One service in twenty has lost an instance with its node, one in fifty all of its decode instances.
-"""
+One service in twenty has lost an instance with its node, one in fifty all of its decode instances."""
 
 from __future__ import annotations
 

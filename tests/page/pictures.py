@@ -1,7 +1,6 @@
 """Pictures of the page for the documents: a simulated cluster that has lost some nodes, in Chromium.
 
-make page-pictures          writes docs/pictures/page-*.png
-"""
+make page-pictures          writes docs/pictures/page-*.png"""
 
 from __future__ import annotations
 

@@ -28,8 +28,7 @@ WANTED_DIFFERENCES: dict[str, str] = {}
 
 What differs is outside of it, and listed in docs/reference/ranktable.md: `version` (theirs is the time of the write
 before, and 0 after a restart), the list that theirs keeps when pods are lost, and the order of `super_pod_list`, which
-is random there; the recorded tables have one super pod each.
-"""
+is random there; the recorded tables have one super pod each."""
 
 
 def items(path: Path) -> list[Any]:

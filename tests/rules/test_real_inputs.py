@@ -1,8 +1,7 @@
 """Every real input gets the verdict that it deserves; the table says which, file by file.
 
 Codes with ~ are warnings, the others errors; "" = clean. Where a verdict is not Ascend Operator's,
-docs/explanation/judged-differently.md says why. Jobs are linted beside a rule of 2 prefill instances of 2 pods.
-"""
+docs/explanation/judged-differently.md says why. Jobs are linted beside a rule of 2 prefill instances of 2 pods."""
 
 from __future__ import annotations
 

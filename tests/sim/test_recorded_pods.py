@@ -1,8 +1,7 @@
 """One table for all kinds: what the simulated controllers write onto pods is what the real ones do.
 
 What the scaler reads of the pods of real controllers is in tests/workloads/pods.py; values that a controller draws
-(hashes, random endings) are only compared as being there.
-"""
+(hashes, random endings) are only compared as being there."""
 
 from __future__ import annotations
 

@@ -31,8 +31,7 @@ QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
 async def applied(path: Path, kind: str, *, alive: str = "", gangs: bool = True) -> tuple[Stage, Object]:
     """A cluster in which a sample was applied and its makers worked for a while, and its object of this kind.
 
-    `alive`: pods are bound and run, on a node with that resource.
-    """
+    `alive`: pods are bound and run, on a node with that resource."""
     stage = Stage(label_member)
     documents = read_manifests(path)
     assert any([await apply(stage.cluster, document) for document in documents])

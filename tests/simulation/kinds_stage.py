@@ -1,7 +1,6 @@
 """A service of any workload kind with every controller that takes part, and witnesses that look at every change.
 
-Must not: look into the controller, or share code with it in what judges it.
-"""
+Must not: look into the controller, or share code with it in what judges it."""
 
 from __future__ import annotations
 
@@ -179,8 +178,7 @@ async def kinds_stage(
 ) -> AsyncIterator[KindsStage]:
     """Everybody at work; nothing applied yet. At the end no witness has anything to say, and all are still alive.
 
-    `admission`: the namespace has opted in to it. `force_enqueue`: as MindCluster installs Volcano.
-    """
+    `admission`: the namespace has opted in to it. `force_enqueue`: as MindCluster installs Volcano."""
     on = KindsStage(kind, seed)
     on.furnish(admission=admission)
     api = on.cluster.client("world")

@@ -1,8 +1,7 @@
 """How long it takes until a service that lost an instance serves again: the numbers of README's second paragraph.
 
 Time counts from when the node is not Ready. The stand-ins delete a lost pod after 5 s, stop an evicted one within 3 s
-and start one within 12 s; what is left of each duration is the scaler's.
-"""
+and start one within 12 s; what is left of each duration is the scaler's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """One story for every workload kind, with everybody who has a hand in it, in virtual time.
 
 A service starts at its smallest ratio, climbs, is scaled, gets other rules, loses nodes and pods, recovers, is updated
-and deleted. Witnesses look at every release from outside.
-"""
+and deleted. Witnesses look at every release from outside."""
 
 from __future__ import annotations
 

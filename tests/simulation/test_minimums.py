@@ -1,7 +1,7 @@
 """Many services on scarce nodes, minimums first: who serves in the end, and what was promised on the way.
 
-Every world is watched from outside (tests.contention.passes), comes to rest, and leaves no instance without a reason.
-"""
+Every world is watched from outside (tests.contention.passes), comes to rest, and leaves no instance without a
+reason."""
 
 from __future__ import annotations
 

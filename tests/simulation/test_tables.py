@@ -31,8 +31,7 @@ class TableWitness(StandIn):
     """A witness of rank tables from outside: it shares no code with what makes them, and looks at every change.
 
     A table may be wrong for as long as a write takes, and no longer: `GRACE` virtual seconds. `wrong` lists every table
-    that was wrong for longer, with what it said.
-    """
+    that was wrong for longer, with what it said."""
 
     def __init__(self, api: KubeApi, clock: Clock) -> None:
         super().__init__(api, PODS, CONFIG_MAPS, ASCEND_JOBS)

@@ -1,8 +1,7 @@
 """Pods as those who make them do: what stands in labels, annotations, owners and names decides about instances.
 
 One function for each kind of workload gives the pods of one of its objects, instance by instance. `again` counts how
-often they were all made anew before: uids differ, names where the maker draws them.
-"""
+often they were all made anew before: uids differ, names where the maker draws them."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A global rank table is published only under the conditions of the real one: every rank table of the service must be
 readable and have exactly one `grt-*` label, at least one must be completed, and MindIE's controller and coordinator
-must have addresses. Only completed tables are included. Must not: write anything but its own ConfigMaps.
-"""
+must have addresses. Only completed tables are included. Must not: write anything but its own ConfigMaps."""
 
 from __future__ import annotations
 

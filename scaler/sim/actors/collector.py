@@ -2,8 +2,7 @@
 
 Like Kubernetes' own: an object whose owners are all gone is deleted; foreground deletion waits for the dependents that
 block it; orphaning removes the references. Owners are identified by uid; an owner that no watch has shown is read by
-name before anything is deleted.
-"""
+name before anything is deleted."""
 
 from __future__ import annotations
 

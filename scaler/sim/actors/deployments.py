@@ -3,8 +3,7 @@
 A Deployment has a ReplicaSet per pod template, is scaled, and is updated within maxSurge and maxUnavailable: one step
 per round, as the original writes once and waits for the effect. A ReplicaSet keeps its number of active pods, and
 chooses which surplus pods go first. Not modelled: history, rollback, progress deadlines and hash collisions.
-Must not: know of nodes or rules.
-"""
+Must not: know of nodes or rules."""
 
 from __future__ import annotations
 

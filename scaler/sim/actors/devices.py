@@ -4,8 +4,7 @@ A bound pod that requests NPUs gets the first chips of its node that are neither
 matching annotations. The documents of the device plugin and of NodeD have the formats of the real components
 (docs/reference/faults.md); a node that never had a fault has none here, although a real device plugin always has one.
 Chips and addresses are derived from names, so they are the same in every run.
-Must not: bind pods, act on a fault, or know of rules, jobs and rank tables.
-"""
+Must not: bind pods, act on a fault, or know of rules, jobs and rank tables."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ Only PodGroups in phase Running or Unknown are handled. A pod is faulty when its
 its node, switch or one of its chips is reported as faulty, when it is labelled `fault-type=Separate`, or when it failed
 and the PodGroup's `fault-retry-times` is not used up.
 Not modelled: sub-health faults, and the escalation of pod-level rescheduling.
-Must not: delete PodGroups, Services or jobs, or create anything.
-"""
+Must not: delete PodGroups, Services or jobs, or create anything."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Requests fail and watches break for a time (`fail`, `cut_watches`): a failed write may or may not have taken effect, as
 with a real API server. A curse names what never happens to an instance (`Never`). Pods are refused here; a stand-in
-calls `Curses` before any other step that may be cursed. Must not: change anything by itself.
-"""
+calls `Curses` before any other step that may be cursed. Must not: change anything by itself."""
 
 from __future__ import annotations
 
@@ -90,8 +89,7 @@ class Curses:
 class FaultyApi(KubeApi):
     """Passes all requests to `api`, except for faults and curses.
 
-    `owner`: the view of a controller that makes pods; a pod that is never made does not even reach the API server.
-    """
+    `owner`: the view of a controller that makes pods; a pod that is never made does not even reach the API server."""
 
     def __init__(self, api: KubeApi, cursed: Curses | None = None, *, owner: bool = False, seed: int = 0) -> None:
         self._api = api

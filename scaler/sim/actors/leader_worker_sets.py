@@ -5,8 +5,7 @@ Needs the stand-in for StatefulSets, the garbage collector, and on the simulated
 the name of the group's PodGroup. Until then a leader has name, worker-index 0, revision and size; a worker all but its
 index. Not modelled: subgroups, volume claims, services and node selectors of exclusive topology.
 An update moves the partition and the replicas of its StatefulSet of leaders, from the highest group down,
-`maxUnavailable` at a time, with `maxSurge` groups more. Must not: make pods itself, or know of rules.
-"""
+`maxUnavailable` at a time, with `maxSurge` groups more. Must not: make pods itself, or know of rules."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Common parts of the objects that controllers make: names, owners, pods from templates, PodGroups, numbers.
 
 Written from the descriptions of the real controllers and independent of scaler.workloads: stand-ins judge the scaler.
-Pure.
-"""
+Pure."""
 
 from __future__ import annotations
 

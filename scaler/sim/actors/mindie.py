@@ -4,8 +4,7 @@ Inside each service it watches for a decode instance whose pods find no node, or
 made because its PodGroup finds no room. When that has lasted `patience` seconds and more prefill instances run than the
 smallest ratio needs, the newest of them exits; the fault actor then deletes its pods. Only a service whose
 controller pod runs does this, one instance per `patience`. `say` is called with words, service and job.
-Must not: delete anything, or read more of the rule than MindIE does (groups by position: prefill, then decode).
-"""
+Must not: delete anything, or read more of the rule than MindIE does (groups by position: prefill, then decode)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Kubelets: bound pods start, deleted ones stop, crashed ones back off and restart. Their state is only in the pods, so
 they may be restarted at any time. On a node that is missing or not Ready they do nothing: its pods keep their status.
-Must not: schedule, create pods, or know of jobs and rules.
-"""
+Must not: schedule, create pods, or know of jobs and rules."""
 
 from __future__ import annotations
 
@@ -100,8 +99,7 @@ class KubeletTimings(Model):
     """How long things take on a node, in seconds; pairs are the least and the most, drawn once per pod.
 
     A pod starts with image and devices, and is ready when its weights are loaded. It stops within its grace period at
-    the latest. The pause of CrashLoopBackOff doubles per restart up to 300.
-    """
+    the latest. The pause of CrashLoopBackOff doubles per restart up to 300."""
 
     start: Annotated[Range, Field(description="From bound to Running.")] = (8.0, 12.0)
     ready: Annotated[Range, Field(description="From Running to Ready.")] = (20.0, 40.0)
@@ -215,8 +213,7 @@ class NodeLifecycle(StandIn):
     """The control plane's actions on pods of lost nodes: Ready turns False, and after a while they are deleted.
 
     `eviction` is how long a node may be not Ready (the default toleration of 300 s); `orphan` how long pods of a
-    node that is gone stay. Both in seconds.
-    """
+    node that is gone stay. Both in seconds."""
 
     def __init__(self, api: KubeApi, clock: Clock, *, eviction: float = 300.0, orphan: float = 40.0) -> None:
         super().__init__(api, PODS, NODES)

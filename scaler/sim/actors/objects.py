@@ -1,7 +1,6 @@
 """Functions that read raw Kubernetes objects, for all stand-ins.
 
-Must not: write, or decide anything. Independent of scaler.workloads on purpose: the stand-ins judge the controller.
-"""
+Must not: write, or decide anything. Independent of scaler.workloads on purpose: the stand-ins judge the controller."""
 
 from __future__ import annotations
 

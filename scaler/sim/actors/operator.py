@@ -7,8 +7,7 @@ Weaknesses of its rank tables are kept: a table that comes late is never filled,
 and `version` is the time of the write before. ranktables.table makes the text of a completed one.
 Like the original it decides for each job alone, checks a refused job again by timers only, and keeps rounds in its
 memory. Not modelled: hot switching, restart policy ExitCode, and the wait for its caches.
-Must not: know of services or instances, look at nodes, or be better than the original.
-"""
+Must not: know of services or instances, look at nodes, or be better than the original."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ class _Table(msgspec.Struct):
 class AscendOperator(StandIn):
     """One operator process. `crashes`: end with OperatorCrashError where the original does; else that is a refusal.
 
-    A job that is `cursed` to be never made is never handled.
-    """
+    A job that is `cursed` to be never made is never handled."""
 
     def __init__(self, api: KubeApi, clock: Clock, *, crashes: bool = False, cursed: Curses | None = None) -> None:
         super().__init__(api, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, DEPLOYMENTS)

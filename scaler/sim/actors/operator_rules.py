@@ -2,8 +2,7 @@
 
 Written from the description of its behaviour and independent of scaler.rules and scaler.decide, so that it can
 contradict them. Its conditions follow the update rules of the library that it uses, and are unreliable after the first
-fault. Must not be better than the original: its weaknesses are compared with the scaler.
-"""
+fault. Must not be better than the original: its weaknesses are compared with the scaler."""
 
 from __future__ import annotations
 
@@ -122,8 +121,7 @@ def updated(status: Mapping[str, Any], condition: Condition | None, now: str) ->
     """The status with a condition added.
 
     Failed is final; the same reason again changes nothing, not even the place; Running and Restarting replace each
-    other; an end sets Running to False.
-    """
+    other; an end sets Running to False."""
     old = [dict(one) for one in status.get("conditions") or []]
     result: Object = {**status, "conditions": old, "replicaStatuses": dict(status.get("replicaStatuses") or {})}
     present = {(c["type"], c["status"], c["reason"]) for c in old}

@@ -5,8 +5,7 @@ Infer Operator: InferServiceSet -> InferService -> InstanceSet (one per role) ->
 of InferenceServices, named `<service>-engine` and `<service>-decoder` (with `lws-` before a LeaderWorkerSet), with the
 component's labels and annotations, rolled without a gap (maxSurge 1) unless the component says otherwise.
 Not modelled: priorities, services, workloads that are rebuilt whole, runtimes and models, routers, and autoscaling:
-replicas follow minReplicas. Must not: make pods, or know of rules, gates or instances.
-"""
+replicas follow minReplicas. Must not: make pods, or know of rules, gates or instances."""
 
 from __future__ import annotations
 

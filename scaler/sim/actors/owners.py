@@ -1,7 +1,6 @@
 """The controllers that make pods for their owners, each started when the cluster has objects of its types.
 
-A stand-in without objects of its own would follow every pod in vain.
-"""
+A stand-in without objects of its own would follow every pod in vain."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ def owners(api: KubeApi, *, counts_unavailable: bool = False) -> Sequence[WhenUs
     """The controllers of Kubernetes, Volcano, LeaderWorkerSet, AIBrix, OME and Infer Operator that lead to pods.
 
     Ascend Operator is not among them: where the scaler makes the pods of AscendJobs, it does not run.
-    `counts_unavailable`: StatefulSets are updated as since Kubernetes 1.35.
-    """
+    `counts_unavailable`: StatefulSets are updated as since Kubernetes 1.35."""
     return [
         WhenUsed(api, Deployments(api), kube.DEPLOYMENTS),
         WhenUsed(api, ReplicaSets(api), kube.REPLICA_SETS),

@@ -1,8 +1,7 @@
 """Where a pod fits: the predicates of a Kubernetes scheduler that MindIE's manifests use, as pure functions.
 
 Modelled: readiness, cordon, taints, nodeSelector, required node affinity, required pod anti-affinity, resources.
-Must not: do I/O or know of gangs and phases (scaler.sim.actors.scheduler).
-"""
+Must not: do I/O or know of gangs and phases (scaler.sim.actors.scheduler)."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ from scaler.sim.actors import objects
 class Room:
     """The nodes of a cluster, their free resources, and the node of each pod.
 
-    `tie` chooses among nodes that are equally full; without it the first by name is used.
-    """
+    `tie` chooses among nodes that are equally full; without it the first by name is used."""
 
     def __init__(self, nodes: Iterable[Object], pods: Iterable[Object], *, tie: random.Random | None = None) -> None:
         self._tie = tie

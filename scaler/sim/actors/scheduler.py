@@ -6,8 +6,7 @@ order of priority, then age), phases. Gated pods keep a gang valid, but not read
 needs nothing of it is bound, with enough of them they go ahead. MindCluster's plugin is in it: it raises what a
 PodGroup of a ReplicaSet needs to all replicas (see `_grouped`), and decides alone what is enqueued, unless its setting
 `forceEnqueue` is off. Without gangs it stands in for kube-scheduler.
-Must not: delete anything, or know of rules and instances.
-"""
+Must not: delete anything, or know of rules and instances."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ class GangScheduler(StandIn):
     `gangs=False`: every pod is scheduled alone, and PodGroups have no effect. `force_enqueue=False`: as with Volcano's
     own plugins, PodGroups in the queue keep room free, and none enters the queue without room beside that. The order
     among gangs of the same priority and second, and among equally full nodes, has no guarantee: by name with seed 0,
-    else different for each seed.
-    """
+    else different for each seed."""
 
     def __init__(
         self, api: KubeApi, *, period: float = 1.0, gangs: bool = True, force_enqueue: bool = True,

@@ -2,8 +2,7 @@
 
 A mirror is deliberately simple and independent of the scaler's own cache, so that the two cannot share a mistake. A
 controller that makes pods for an owner lists the owner's objects (`have`), or creates and deletes them one by one. The
-next round repeats what was refused or has failed. Must not: know what any object means.
-"""
+next round repeats what was refused or has failed. Must not: know what any object means."""
 
 from __future__ import annotations
 
@@ -225,8 +224,7 @@ class StandInController(StandIn):
     async def have(self, resource: Resource, owner: Object, wanted: Iterable[Object], *, update: bool = False) -> None:
         """Creates the missing ones of these objects, by name, and deletes all other objects of the owner.
 
-        `update`: an existing object with another spec is renewed.
-        """
+        `update`: an existing object with another spec is renewed."""
         bodies = {objects.name(body): body for body in wanted}
         for body in bodies.values():
             found = await self.ensure(resource, body)

@@ -3,8 +3,7 @@
 An update replaces a pod of an old revision in any condition, and then waits until it is ready. Since Kubernetes
 1.35 (`counts_unavailable`) every pod that is not available, held ones too, counts against maxUnavailable first, so that
 one held pod may stop an update. Pod templates of earlier revisions are kept in memory only.
-Not modelled: volume claims. Must not: know the owners of the StatefulSets, or rules.
-"""
+Not modelled: volume claims. Must not: know the owners of the StatefulSets, or rules."""
 
 from __future__ import annotations
 
@@ -87,8 +86,7 @@ def ordinal_of(pod: Object) -> int:
 def to_update(stateful_set: Object, wanted: Replicas, update: str, *, counts_unavailable: bool) -> list[Object]:
     """The pods that an update deletes next, the highest of an old revision first; none with OnDelete.
 
-    One at a time, while all above it are ready; with `counts_unavailable` as many as maxUnavailable allows.
-    """
+    One at a time, while all above it are ready; with `counts_unavailable` as many as maxUnavailable allows."""
     if (objects.spec(stateful_set).get("updateStrategy") or {}).get("type") == "OnDelete":
         return []
     updated = [pod for ordinal, pod in sorted(wanted.items(), reverse=True)

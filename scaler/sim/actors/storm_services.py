@@ -3,8 +3,7 @@
 A role with podGroupSize above 1 consists of PodSets, each one instance; else each pod is one. All roles of a RoleSet
 are scaled together and updated one after the other. Not modelled: StormServices that replace whole RoleSets (every
 update is in place), pausing, in-place image updates, services, and gang strategies other than Volcano's. Must not: bind
-pods, make PodGroups for pods without a strategy, or know of rules.
-"""
+pods, make PodGroups for pods without a strategy, or know of rules."""
 
 from __future__ import annotations
 

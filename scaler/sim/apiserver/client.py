@@ -37,8 +37,7 @@ class Write(msgspec.Struct, frozen=True):
 class SimClient:
     """One client of an ApiServer. Half of `latency` seconds passes before the effect of a request and half after it.
 
-    With a seed other than 0 each half varies by up to one half, so that requests overtake each other.
-    """
+    With a seed other than 0 each half varies by up to one half, so that requests overtake each other."""
 
     def __init__(
         self, server: ApiServer, name: str, *, latency: float, seed: int, audit: deque[Write],

@@ -1,8 +1,7 @@
 """CustomResourceDefinitions: ElasticService as it is installed; minimal ones of our own for the kinds of other
 projects.
 
-AscendJob, PodGroup and Queue are in crds.yaml; kinds whose pods others make accept any spec.
-"""
+AscendJob, PodGroup and Queue are in crds.yaml; kinds whose pods others make accept any spec."""
 
 from __future__ import annotations
 

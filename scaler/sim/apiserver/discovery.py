@@ -1,8 +1,7 @@
 """The documents from which kubectl learns the kinds of a server: groups, resources, and the OpenAPI that it needs.
 
 The OpenAPI says only that the server does field validation and dry runs, so that kubectl does not validate by itself;
-it has no schemas.
-"""
+it has no schemas."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The simulated cluster over HTTP, for a real kubectl and for the real client of scaler.kube.
 
 For built-in kinds, fields that a later server-side apply leaves out stay. Only server-side apply has dry runs. There is
-no access control and no TLS; the server listens on loopback by default.
-"""
+no access control and no TLS; the server listens on loopback by default."""
 
 from __future__ import annotations
 

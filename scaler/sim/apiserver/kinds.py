@@ -1,7 +1,6 @@
 """The resources of the simulated API server, and the behaviour of each.
 
-Built-in kinds are one table; custom ones are derived from their CustomResourceDefinition.
-"""
+Built-in kinds are one table; custom ones are derived from their CustomResourceDefinition."""
 
 from __future__ import annotations
 

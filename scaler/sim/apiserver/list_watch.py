@@ -1,8 +1,7 @@
 """Lists and watches, with the selectors of both as kubectl writes them.
 
 A list is a consistent page of records at one version. A watch reads the history of the store at its own pace; a watch
-that needs history which is no longer kept has expired.
-"""
+that needs history which is no longer kept has expired."""
 
 from __future__ import annotations
 

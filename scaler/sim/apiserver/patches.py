@@ -2,8 +2,7 @@
 
 JSON patch (RFC 6902), JSON merge patch (RFC 7386), strategic merge patch for built-in kinds, and server-side apply by
 the schema of a custom resource. In server-side apply every manager owns what it applied last; fields that are written
-by other means have no owner, and lists are owned as a whole.
-"""
+by other means have no owner, and lists are owned as a whole."""
 
 from __future__ import annotations
 

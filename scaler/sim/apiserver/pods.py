@@ -1,7 +1,6 @@
 """The API server's rules for pods: defaults, scheduling gates, binding, and the fields of the spec that may change.
 
-Only the defaults that a controller or a scheduler reads, not all of Kubernetes.
-"""
+Only the defaults that a controller or a scheduler reads, not all of Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The few protobuf bodies that kubectl sends instead of JSON: `kubectl create configmap`, `secret`, `namespace`.
 
-Knows the fields of these kinds and of ObjectMeta, nothing more; other kinds need JSON. Pure.
-"""
+Knows the fields of these kinds and of ObjectMeta, nothing more; other kinds need JSON. Pure."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 For built-in kinds only the fields that this package reads have types, as in the Go types: a mismatch is a 400, and null
 means absent. The structural schema of a custom resource prunes, adds defaults and checks types, required fields,
-enumerations and bounds; no CEL, no patterns.
-"""
+enumerations and bounds; no CEL, no patterns."""
 
 from __future__ import annotations
 

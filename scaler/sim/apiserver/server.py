@@ -2,8 +2,7 @@
 
 client.py adds what clients see of it (time, faults, watches); strategies.py has the rules of single kinds.
 Admission: hooks see requests for the object itself only, not for its status, and on a create neither the uid nor a
-generated name.
-"""
+generated name."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ class ApiServer:
     """All objects of one cluster. Raises kube.errors only.
 
     Namespaces are created on first use, unless `strict_namespaces`. `admission` are the hooks
-    that every create and update passes, in this order.
-    """
+    that every create and update passes, in this order."""
 
     def __init__(
         self, clock: Clock, *, seed: int, history: int, strict_namespaces: bool, admission: Sequence[Hook]

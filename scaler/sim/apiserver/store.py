@@ -1,8 +1,7 @@
 """The versioned store: one counter, the current objects and a bounded history of changes per resource.
 
 It knows nothing about the rules of an API server. Stored objects are never changed; to keep or change
-one, make a copy.
-"""
+one, make a copy."""
 
 from __future__ import annotations
 

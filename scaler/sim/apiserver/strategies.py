@@ -1,8 +1,7 @@
 """The rules of each kind for create, update and delete: defaults, and refusals.
 
 A strategy gets a private object and changes it in place. Problems with names, metadata and fields are returned as
-`path: what`. Pods have a module of their own; custom resources are checked by their schema.
-"""
+`path: what`. Pods have a module of their own; custom resources are checked by their schema."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Objects as the rows of `kubectl get`: the server's side of printing.
 
 The columns of custom resources come from their definition, those of a few built-in kinds from here; other kinds have
-name and age. Pure.
-"""
+name and age. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ _Column = tuple[str, int, _Print]
 def table(kind: Kind, objects: Iterable[Object], now: float, *, whole: bool = False) -> Object:
     """A Table of meta.k8s.io. `whole` puts the objects into the rows, otherwise only their metadata.
 
-    An object in a row has its kind, unlike in a list: kubectl sorts only objects with a kind.
-    """
+    An object in a row has its kind, unlike in a list: kubectl sorts only objects with a kind."""
     columns = [_NAME, *_columns(kind)]
     partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
     named = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version}

@@ -2,8 +2,7 @@
 
 A request waits for prefill, is prefilled, waits for a place in decode, and is decoded; first come, first served.
 Amounts are real numbers; the arrivals of one step are one `Cohort`. Each arrived request is served, lost, or waits.
-Must not: know of instances, of clocks or of the cluster (scaler.sim.load.service).
-"""
+Must not: know of instances, of clocks or of the cluster (scaler.sim.load.service)."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ def step(flow: Flow, capacity: Capacity, arriving: float, seconds: float, *, bro
     """The flow `seconds` later. `arriving` requests come first, and the share `broken` of the decoding requests is
     lost.
 
-    `seconds` should be far below `capacity.answer`: the rate of finished requests is that at the start of the step.
-    """
+    `seconds` should be far below `capacity.answer`: the rate of finished requests is that at the start of the step."""
     now = flow.at + seconds
     decoding = flow.decoding * (1.0 - broken)
     served = decoding * min(1.0, seconds / capacity.answer)

@@ -7,8 +7,7 @@ instance that is deleted they are finished. Must not: know the controller's plan
 Autoscalers are HorizontalPodAutoscalers (autoscaling/v2) as documented. Modelled: metrics with an average value,
 tolerance, least and most, stabilization windows, and the default policies (up: four or as many again at once, down:
 all). Not modelled: metrics that are missing or late, pods that are not ready. Written from
-https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/ and its API reference.
-"""
+https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/ and its API reference."""
 
 from __future__ import annotations
 
@@ -149,8 +148,7 @@ def desired(
     past: Sequence[Advice], now: float,
 ) -> tuple[int, tuple[Advice, ...]]:  # fmt: skip
     """(replicas to write, memory), from `spec.replicas` and `status.replicas` of the scaled object and pairs (total,
-    average value), of which the largest demand counts. 0 switches off an autoscaler that may not go to 0 itself.
-    """
+    average value), of which the largest demand counts. 0 switches off an autoscaler that may not go to 0 itself."""
     if specified == 0 and policy.least:
         return 0, tuple(past)
     if specified > policy.most:

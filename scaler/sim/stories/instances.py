@@ -1,8 +1,7 @@
 """Instances and their condition, counted only from jobs, pods and nodes: the witness of simulations.
 
 The instance of a pod follows from what its owners wrote on the pod. Independent of scaler.workloads and scaler.decide,
-so that it can contradict them. Must not: write, or ask the controller.
-"""
+so that it can contradict them. Must not: write, or ask the controller."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ def census(
     """Every service's instances, by group and natural order of names.
 
     `jobs` are AscendJobs and Volcano Jobs, which are instances even without pods; `sizes`: uid of an owner -> number of
-    its pods, for instances that are one StatefulSet.
-    """
+    its pods, for instances that are one StatefulSet."""
     ready = {objects.name(node) for node in nodes if objects.node_ready(node)}
     members: dict[str, list[Object]] = defaultdict(list)
     for pod in pods:
@@ -114,8 +112,7 @@ def _view(instance: _Instance, ready: set[str]) -> InstanceView:
 def labelled(pod: Object, ungoverned: Mapping[str, str]) -> Object:
     """A pod of a Deployment that no rule governs, with the labels that its service would give it.
 
-    `ungoverned`: namespace -> jobID. Its group is the Deployment, and its rule `-`.
-    """
+    `ungoverned`: namespace -> jobID. Its group is the Deployment, and its rule `-`."""
     job_id, owner = ungoverned.get(objects.namespace(pod)), objects.controller(pod)
     if job_id is None or owner.get("kind") != "ReplicaSet":
         return pod
@@ -142,8 +139,7 @@ def _condition(live: list[Object], expected: int, ready: set[str], present: int)
 def instance_of(pod: Object, sizes: Mapping[str, int]) -> tuple[str, int]:
     """The name of a pod's instance, and the number of its pods; a pod without owner facts is an instance of its own.
 
-    `sizes`: owner uid -> number of its pods.
-    """
+    `sizes`: owner uid -> number of its pods."""
     labels, annotations = objects.labels_of(pod), objects.annotations_of(pod)
     name, size = objects.name(pod), 1
     if NAME in labels and GROUP_INDEX in labels:

@@ -1,7 +1,6 @@
 """The load of a service in a scenario file: requests over time, what an instance does of them, and who scales it.
 
-Must not: let time pass (scaler.sim.load.service).
-"""
+Must not: let time pass (scaler.sim.load.service)."""
 
 from __future__ import annotations
 

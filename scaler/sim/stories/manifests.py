@@ -1,8 +1,7 @@
 """Reads YAML manifests, and applies or deletes their objects in kubectl's order.
 
 `apply` is similar to `kubectl apply`: create, or merge into the existing object. Must not: change the user's files, or
-know what the objects mean. Kinds that have nothing to do with the scaler are skipped and named.
-"""
+know what the objects mean. Kinds that have nothing to do with the scaler are skipped and named."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ def files_of(path: Path) -> list[Path]:
 def read_manifests(path: Path, replace: Mapping[str, str] | None = None) -> list[Object]:
     """Every object in a file or folder, in order, without nulls and status. Raises ManifestError.
 
-    `replace`: texts to replace in the files before they are read as YAML.
-    """
+    `replace`: texts to replace in the files before they are read as YAML."""
     return [obj for file in files_of(path) for obj in _read_file(file, replace or {})]
 
 

@@ -1,7 +1,6 @@
 """Plays a scenario in virtual time: its world on a simulated cluster, with the real controller, on one loop.
 
-One seed gives one history. Must not: decide, or import an HTTP or Kubernetes client.
-"""
+One seed gives one history. Must not: decide, or import an HTTP or Kubernetes client."""
 
 from __future__ import annotations
 

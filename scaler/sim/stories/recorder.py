@@ -1,7 +1,6 @@
 """Records the timeline of a simulation: the census of the cluster, and the controller's plans.
 
-Must not: influence anything; it only reads.
-"""
+Must not: influence anything; it only reads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A scenario: nodes, manifests, timed events and what is expected of them. The model behind the YAML files.
 
 schemas/scenario.schema.json is generated from this model (`scaler schema scenario`).
-Must not: run anything (scaler.sim.stories.play) or touch the cluster.
-"""
+Must not: run anything (scaler.sim.stories.play) or touch the cluster."""
 
 from __future__ import annotations
 
@@ -217,8 +216,7 @@ _WHEN = ("at", "within", "never_for")
 class Expectation(Model):
     """Conditions that must hold together: at a time, within a time, for good until the end, or never for long.
 
-    Without at, within and never_for they must hold at the end.
-    """
+    Without at, within and never_for they must hold at the end."""
 
     at: Seconds | None = Field(None, description="They hold at this time.")
     within: Seconds | None = Field(None, description="They hold at some moment of this time, from `after` on.")

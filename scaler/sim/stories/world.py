@@ -1,8 +1,7 @@
 """The world of a scenario: nodes, stand-ins, the controller and what happens to them, from the start to the end.
 
 All events go through KubeApi, but those of the controller, of its requests and of the scheduler.
-Must not: judge (scaler.tools.simulation.verdicts), or touch files but manifests and rules.
-"""
+Must not: judge (scaler.tools.simulation.verdicts), or touch files but manifests and rules."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ class World:
     """One scenario on one cluster. `seed` decides every random duration and every free choice of a stand-in.
 
     `controller_api` is what the controller gets, with the API faults of the scenario; by default a view of the `api`.
-    The recorder gets the words about an event before the event, so that the timeline shows causes before effects.
-    """
+    The recorder gets the words about an event before the event, so that the timeline shows causes before effects."""
 
     def __init__(
         self, api: KubeApi, clock: Clock, what: scenario.Scenario, *, controller: RunController, timeline: Timeline,

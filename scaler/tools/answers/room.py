@@ -1,8 +1,7 @@
 """Minimum and room: the target of the service, the nodes that each waiting instance needs, and the users of these.
 Pure.
 
-The input is the world and the decision of the controller's own code for what is seen; must not decide anything.
-"""
+The input is the world and the decision of the controller's own code for what is seen; must not decide anything."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Reads a Picture: each object once, several requests at a time, each with a deadline. Changes nothing.
 
-An access review is a create request that stores nothing. Forbidden resources are noted and left out.
-"""
+An access review is a create request that stores nothing. Forbidden resources are noted and left out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """One service with all its parts: groups, instances, their pods, the pods' nodes. Values only.
 
-The input is the ElasticService and the objects that are seen; must not decide or print anything.
-"""
+The input is the ElasticService and the objects that are seen; must not decide or print anything."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@
             -> ElasticServices, Events
 
 Resources that are forbidden or not installed are in `gaps`; the rest is as complete as possible. Must not write
-anything.
-"""
+anything."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Applies a service: all objects are read and checked before the first write, written in order, and undone on failure.
 
 Everything is server-side apply with a field manager of its own. The dry run returns each object as it would become; an
-object that would not change is not written.
-"""
+object that would not change is not written."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The keys of a short file, each with its type, default and limits. The JSON Schema is made from these models.
 
-Keys, defaults and limits of MindCluster's one-command deployer are kept where it has them. Must not know objects.
-"""
+Keys, defaults and limits of MindCluster's one-command deployer are kept where it has them. Must not know objects."""
 
 from __future__ import annotations
 

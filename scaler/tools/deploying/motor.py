@@ -1,7 +1,6 @@
 """AscendJobs of MindIE Motor: controller, coordinator and one per instance, each with its further objects.
 
-Objects that MindIE's deployer makes from its own files (scripts and configurations, `NEEDED`) are not made here.
-"""
+Objects that MindIE's deployer makes from its own files (scripts and configurations, `NEEDED`) are not made here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A short file about a service, and the Kubernetes objects made from it. Text in, objects out.
 
-Must not: talk to a cluster or read files. The same text always gives the same objects.
-"""
+Must not: talk to a cluster or read files. The same text always gives the same objects."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ class Service(NamedTuple):
 def read_service(text: str | bytes, *, framework: str | None = None) -> Service:
     """The service of a file. Raises ConfigError with every mistake and its place.
 
-    `framework`: the value of the deployer's variable SERVING_FRAMEWORK; None: the file decides.
-    """
+    `framework`: the value of the deployer's variable SERVING_FRAMEWORK; None: the file decides."""
     source = read_source(text)
     platform = _platform(source, framework)
     file = source.validated(File, without={*SECTIONS.values()} - {SECTIONS[platform]})

@@ -1,7 +1,7 @@
 """The text of a short file: YAML, read strictly, each value with its place, and its mistakes in words.
 
-Strict: no duplicate names, no merge or alias that grows, bounded in size and depth. Must not know the meaning of keys.
-"""
+Strict: no duplicate names, no merge or alias that grows, bounded in size and depth. Must not know the meaning of
+keys."""
 
 from __future__ import annotations
 

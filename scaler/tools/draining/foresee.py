@@ -2,8 +2,7 @@
 until nothing changes. Pure.
 
 An instance with a pod on such a node ends whole: its other pods serve no requests. Must not add rules of its own; the
-simulated scheduler puts each pod on the node where least room is left over, and pods are created and start at once.
-"""
+simulated scheduler puts each pod on the node where least room is left over, and pods are created and start at once."""
 
 from __future__ import annotations
 

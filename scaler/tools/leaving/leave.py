@@ -1,8 +1,7 @@
 """The steps of an uninstall. An interruption after any step leaves no pod behind the gate: first the gate is no longer
 added, the scaler releases pods until it stops, then pods still held are released or printed. Each step is repeatable.
 
-Writes with the caller's rights. Deletes our webhook configurations, policies and budgets, and no pod.
-"""
+Writes with the caller's rights. Deletes our webhook configurations, policies and budgets, and no pod."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Decides whether a bracket in a comment is part of the JSON, and reads the text accordingly.
 
-The documentation prints `"group_list": [   # Job ratio state   {`: the bracket is needed, but is in the comment.
-"""
+The documentation prints `"group_list": [   # Job ratio state   {`: the bracket is needed, but is in the comment."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ def _sound_readings(text: str, plain: Reading) -> list[Reading]:
     """The readings that make sense, none when there are too many to try.
 
     Each way to keep some of the brackets is tried once, in ascending order of the comments; where a reading stops,
-    the ways that differ only after that point are never tried.
-    """
+    the ways that differ only after that point are never tried."""
     budget = min(MAX_READINGS, MAX_WORK // (len(text) + 1) + 1)
     sound: list[Reading] = []
     to_try: list[tuple[frozenset[int], Reading]] = [(frozenset(), plain)]

@@ -1,7 +1,6 @@
 """Checks the ConfigMap of a rule in a file: its keys, its document, its annotations.
 
-rules.document finds the faults of the document; this module finds their places in the YAML file of the user.
-"""
+rules.document finds the faults of the document; this module finds their places in the YAML file of the user."""
 
 from __future__ import annotations
 

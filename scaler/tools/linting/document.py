@@ -1,7 +1,6 @@
 """A rule document as `scaler lint` reads it: it continues after text that is no JSON, with all faults and their cures.
 
-The result is that of rules.document: lint accepts what the controller accepts, and nothing else.
-"""
+The result is that of rules.document: lint accepts what the controller accepts, and nothing else."""
 
 from __future__ import annotations
 

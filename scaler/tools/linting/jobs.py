@@ -1,8 +1,7 @@
 """Checks AscendJobs of an inference service in a file: why they could never be served.
 
 Only what the manifest itself shows, and the rule if it is among the linted files. Queues, nodes and images are not
-checked, and neither are jobs of other purposes (training).
-"""
+checked, and neither are jobs of other purposes (training)."""
 
 from __future__ import annotations
 

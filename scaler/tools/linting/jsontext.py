@@ -3,8 +3,7 @@
 Reading continues after a fault if its meaning is certain (comments, trailing commas, full-width punctuation, a byte
 order mark, ...), so faults of meaning after it are found in the same run. A text without faults is JSON, and
 json.loads gives the same value (except for NaN and nesting over `MAX_DEPTH`, which are refused here).
-Must not know what a rule is, and must end on every input without raising.
-"""
+Must not know what a rule is, and must end on every input without raising."""
 
 from __future__ import annotations
 

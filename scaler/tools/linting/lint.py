@@ -1,7 +1,6 @@
 """Lints files of a user: rule documents, ConfigMaps, whole folders of manifests. Text in, findings out.
 
-Reads no file itself (tools.lint does), and never raises.
-"""
+Reads no file itself (tools.lint does), and never raises."""
 
 from __future__ import annotations
 

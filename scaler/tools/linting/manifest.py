@@ -1,8 +1,7 @@
 """Kubernetes objects in YAML (or JSON) text, each value with its place. Knows YAML, not the meaning of the objects.
 
 Built on PyYAML's events rather than its nodes: composing nodes recurses, and the C loader ends the whole process on
-deep nesting. Nothing here raises on bad text: unreadable text is a finding.
-"""
+deep nesting. Nothing here raises on bad text: unreadable text is a finding."""
 
 from __future__ import annotations
 
@@ -83,8 +82,7 @@ class Value(msgspec.Struct):
         """The value as plain JSON, at most `depth` levels of it: deeper values are None.
 
         A number that is no decimal integer stays text. A value that aliases repeat is made only once per level
-        (`seen`), so that a few lines of YAML cannot become a billion.
-        """
+        (`seen`), so that a few lines of YAML cannot become a billion."""
         seen = {} if seen is None else seen
         if self.kind == "scalar":
             if self.integer is not None or self.null:

@@ -1,8 +1,7 @@
 """The mixtures that a rule allows and that none of its ratios names. Counts in, counts out; nothing is decided here.
 
 A service that serves keeps its bound instances, so between the smallest and the largest ratio every combination of
-running instances is possible: after losses, or because a scale-up finds no room.
-"""
+running instances is possible: after losses, or because a scale-up finds no room."""
 
 from __future__ import annotations
 

@@ -50,8 +50,7 @@ def align(value: str, raw: str, start: int, *, escapes: bool = False, doubled: s
     """For each character of `value` (and its end) its span in `raw`; None if it is not in `raw`.
 
     Exact except for blanks, which YAML adds (indentation) and removes (folding): a blank gets a place among the blanks
-    around it. `escapes`: backslashes as in double-quoted scalars; `doubled`: a quote written twice.
-    """
+    around it. `escapes`: backslashes as in double-quoted scalars; `doubled`: a quote written twice."""
     spans: list[Span] = []
     pos = start
     for char in value:

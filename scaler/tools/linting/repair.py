@@ -1,7 +1,6 @@
 """Corrects a file where the cure is certain, and keeps every other byte of it.
 
-Applies the edits of the findings, then lints the result and returns the errors that are left.
-"""
+Applies the edits of the findings, then lints the result and returns the errors that are left."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The steps of a ladder that are too high for clients that set the number of instances. Counts in, findings out.
 
-A number between two ratios means the larger one, so an autoscaler gets far more instances at such a step than it set.
-"""
+A number between two ratios means the larger one, so an autoscaler gets far more instances at such a step than it
+set."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The paths of labels, gates and sizes of pods in each kind of workload. Paths into a manifest, nothing else.
 
-AscendJobs are not here: their own labels count (jobs.py). An unknown kind is recognized by the labels in it.
-"""
+AscendJobs are not here: their own labels count (jobs.py). An unknown kind is recognized by the labels in it."""
 
 from __future__ import annotations
 

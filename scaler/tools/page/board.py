@@ -1,7 +1,6 @@
 """All services in one table: a row for each, and its history. A row that does not change stays the same object.
 
-Services without an ElasticService are decided here from what is seen, with the controller's own code.
-"""
+Services without an ElasticService are decided here from what is seen, with the controller's own code."""
 
 from __future__ import annotations
 
@@ -126,8 +125,7 @@ def row_of(view: ServiceView) -> Row:
     reason, words and time are those of the condition that decides the rank.
 
     `groups` are those of the largest ratio and of what runs; `counts` of each running, target, in flight and held, and
-    each of `steps` what one ratio names of them, the largest first. Steps before `limit` are more than is `wanted`.
-    """
+    each of `steps` what one ratio names of them, the largest first. Steps before `limit` are more than is `wanted`."""
     status = view.status
     groups = {as_text(at(group).get("name")): at(group) for group in as_list(status.get("groups"))}
     ratios = [at(ratio) for ratio in as_list(status.get("ratios"))]

@@ -1,7 +1,6 @@
 """The messages to a page: tables of rows by name, first complete, then only changes. Pure, but for its memory.
 
-{"table": {"set": {"name": row}, "gone": ["name"]}}
-"""
+{"table": {"set": {"name": row}, "gone": ["name"]}}"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Access control: only the page that this process served, opened with the token. All other requests get 403.
 
 The token is in the part of the address after `#`, which browsers never send; the page sends it in a header, so no other
-site can make a browser send it (CSRF), and `Host` must be this machine's loopback (DNS rebinding).
-"""
+site can make a browser send it (CSRF), and `Host` must be this machine's loopback (DNS rebinding)."""
 
 from __future__ import annotations
 

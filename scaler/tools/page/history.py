@@ -1,8 +1,7 @@
 """The known history of one service: counts over time, and events. Bounded; values only.
 
 Filled from the status of the ElasticService on each change. What happened before the first look is derived from the
-times in the status. Must not send requests.
-"""
+times in the status. Must not send requests."""
 
 from __future__ import annotations
 

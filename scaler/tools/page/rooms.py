@@ -1,8 +1,7 @@
 """Nodes by kind: free, used, used without serving, and reserved amounts, and waiting services. Values only.
 
 Counted from the input of the decision: nothing is decided here. Amounts are of devices (resources with a `/`), or of
-pods where there are no devices.
-"""
+pods where there are no devices."""
 
 from __future__ import annotations
 

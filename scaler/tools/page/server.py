@@ -5,8 +5,7 @@ GET  /api/watch?view=...      tables and their changes, one JSON a line, until t
 GET  /api/rule?service=...    the text of a rule
 GET  /api/why?service=...     what `scaler why` says of one
 GET  /api/past?service=...    what Prometheus knows of one
-POST /api/try                 {"service", "rule"}: what would be decided
-"""
+POST /api/try                 {"service", "rule"}: what would be decided"""
 
 from __future__ import annotations
 

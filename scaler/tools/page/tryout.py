@@ -1,7 +1,6 @@
 """The effect of another rule on a service: decided by the controller's own function and by that of `scaler plan`.
 
-Nothing is written anywhere. Must not: send requests, or add rules of its own.
-"""
+Nothing is written anywhere. Must not: send requests, or add rules of its own."""
 
 from __future__ import annotations
 

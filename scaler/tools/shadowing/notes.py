@@ -2,8 +2,7 @@
 
 Every decision is made from what is observed. An action that no controller does is a difference, until it is done or no
 longer decided. In the memory of the decision, turns and backoff stand still meanwhile: an action that was not done does
-not count as tried. Pure; must not write anything.
-"""
+not count as tried. Pure; must not write anything."""
 
 from __future__ import annotations
 

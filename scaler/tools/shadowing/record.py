@@ -1,7 +1,6 @@
 """Stores the notes of a shadow: one ConfigMap in its own namespace, read when a term begins, written twice a minute.
 
-A restart loses up to that much, and the time until the next term is not counted. Must not note anything.
-"""
+A restart loses up to that much, and the time until the next term is not counted. Must not note anything."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A simulated cluster in real time for kubectl, with the real controller, until Ctrl-C.
 
-Must not: outlive its caller, or listen anywhere but on loopback.
-"""
+Must not: outlive its caller, or listen anywhere but on loopback."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A simulation of many services as one SVG: how many serve, and the state of each, over time.
 
-scaler.tools.simulation.picture draws few services. Must not: need a library, a font or a script.
-"""
+scaler.tools.simulation.picture draws few services. Must not: need a library, a font or a script."""
 
 from __future__ import annotations
 

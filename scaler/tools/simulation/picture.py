@@ -1,7 +1,6 @@
 """A simulation as one SVG: per service what runs in each group, the target, every instance's life, and the faults.
 
-Self-contained, readable on light and dark background. Must not: need a library, a font or a script.
-"""
+Self-contained, readable on light and dark background. Must not: need a library, a font or a script."""
 
 from __future__ import annotations
 

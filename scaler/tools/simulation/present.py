@@ -1,7 +1,6 @@
 """The result of a simulation as text and JSON, and its worlds as files.
 
-Must not: run or judge anything.
-"""
+Must not: run or judge anything."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Scenario files: YAML into a Scenario, with every problem named by file, line and column.
 
-Must not: run anything; paths in the file become relative to the file, and nothing else is changed.
-"""
+Must not: run anything; paths in the file become relative to the file, and nothing else is changed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The demo's screen: one line per event, and below them a board with every instance as a glyph.
 
 On a terminal the board is redrawn in place, with pauses for the reader; elsewhere plain lines are printed at once.
-Must not: influence the simulation.
-"""
+Must not: influence the simulation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Shows the demo's scenario on a screen while it is played in virtual time.
 
-Must not: judge by itself; the scenario's expectations decide whether the result is right.
-"""
+Must not: judge by itself; the scenario's expectations decide whether the result is right."""
 
 from __future__ import annotations
 

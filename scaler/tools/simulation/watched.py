@@ -1,8 +1,7 @@
 """A scenario in a browser: the real controller on a simulated cluster, faster than real time, on the page of
 `scaler ui`. It runs on after the last event, until Ctrl-C.
 
-Must not: listen anywhere but on loopback.
-"""
+Must not: listen anywhere but on loopback."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ class PacedLoop(asyncio.SelectorEventLoop):
     """An event loop on which `speed` seconds pass in one: timers and timeouts come earlier.
 
     On a machine that is too slow, time runs more slowly instead of jumping: no component counts as dead for that
-    reason.
-    """
+    reason."""
 
     def __init__(self, speed: float) -> None:
         self._speed, self._now, self._seen = speed, 0.0, time.monotonic()
