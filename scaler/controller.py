@@ -22,7 +22,7 @@ from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.demands import why_not_decided
 from scaler.decide.memory import Memory, refuse
 from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
-from scaler.execute.executor import Executor, outcome_line, plan_line
+from scaler.execute.executor import Executor, log_line
 from scaler.garbage import no_collection
 from scaler.informers.changes import ElasticServiceChanged, InstanceChanged, RoomChanged, RuleChanged
 from scaler.informers.mode import CurrentMode, ModeInForce
@@ -30,7 +30,6 @@ from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
 from scaler.report.service_reports import (
     RuleKey,
-    ServiceReport,
     arbitration_waits,
     difference,
     report_of,
@@ -333,7 +332,7 @@ class Controller:
             elif refused:
                 self.queue.add(key)
             log = _log.warning if failed or refused else _log.info
-            log("reconciled", **plan_line(world, plan), **outcome_line(plan, outcomes), seconds=round(seconds, 6))
+            log("reconciled", **log_line(world, plan, outcomes), seconds=round(seconds, 6))
         self.queue.done(plan.key)
 
     # 4. report
@@ -362,12 +361,11 @@ class Controller:
         await self._hand_over(due, world.alone)
 
     async def _hand_over(self, pairs: Pairs, alone: str, out_of_touch: str = "") -> None:
-        reports, slices = list[ServiceReport](), Slices()
+        slices = Slices()
         for service, plan in pairs:
             with self._retried("service cannot be reported", plan.key):
-                reports.append(report_of(self.state, service, plan, alone=alone, out_of_touch=out_of_touch))
+                self.reporter.note(report_of(self.state, service, plan, alone=alone, out_of_touch=out_of_touch))
             await slices.end()
-        await self.reporter.note(reports)
 
     async def resync(self) -> None:
         """Read every service without pending writes again, from the records; each difference means a missed event."""

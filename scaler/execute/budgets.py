@@ -86,11 +86,8 @@ class Budgets:
             _log.warning("evictions are not kept from minimums", why=self._watched.problem)
             await synced.wait()
         self._running = True
-        try:
-            self.look()
-            await self._outbox.run()
-        finally:
-            self._running = False
+        self.look()
+        await self._outbox.run()
 
     def look(self) -> None:
         """Mark every service, and every namespace with a budget, where perhaps no service is left."""

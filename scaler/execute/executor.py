@@ -23,10 +23,11 @@ from scaler.informers.jobs import JobLookup, JobRecord
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import OwnedRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
-from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError, StatusError
+from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError
 from scaler.kube.metadata import Metadata, Stored
 from scaler.kube.writer import Writer, controller_uid
-from scaler.report.job_status import final_patch, replica_statuses, write_status
+from scaler.report.job_status import final_patch, write_status
+from scaler.report.service_reports import replica_statuses
 from scaler.rules.rule import ALL
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
@@ -114,7 +115,7 @@ class Executor:
                 case _:
                     pass  # the owner makes the pods, and ends them
         except REFUSALS as error:
-            return _words(error)
+            return error.message
         return ""
 
     def _pods(self, uid: str) -> list[PodRecord]:
@@ -166,7 +167,7 @@ class Executor:
             raise errors[0]
         if undo and await self._undo(key, record, made):
             self._guard.forget(record.uid)
-            return _words(refusal)
+            return refusal.message
         raise refusal
 
     def _missing(self, record: JobRecord) -> list[list[tuple[Resource, Object]]]:
@@ -283,20 +284,16 @@ def _known(made: Object) -> Stored:
     return Stored(*msgspec.convert(made["metadata"], Metadata).identity)
 
 
-def _words(error: KubeError) -> str:
-    return error.message if isinstance(error, StatusError) else str(error)
-
-
-# Log lines
-
-
-def plan_line(world: World, plan: Plan) -> dict[str, object]:
-    """The log fields of a plan: what was seen, and what is done."""
+def log_line(world: World, plan: Plan, outcomes: Sequence[ActionResult]) -> dict[str, object]:
+    """The log fields of a plan: what was seen, its actions, how many were done, and the words about each that was
+    not."""
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     doing: dict[str, list[str]] = {}
     for action in plan.actions:
         doing.setdefault(type(action).__name__.lower(), []).append(names.get(action.uid, action.uid))
     beneficiaries = sorted({action.beneficiary for action in plan.actions if isinstance(action, Evict)} - {NOBODY})
+    refused = {names.get(outcome.uid, outcome.uid): outcome.refused for outcome in outcomes if outcome.refused}
+    failed = {names.get(outcome.uid, outcome.uid): outcome.failed for outcome in outcomes if outcome.failed}
     return {
         "service": str(plan.key),
         "target": plan.target,
@@ -308,13 +305,7 @@ def plan_line(world: World, plan: Plan) -> dict[str, object]:
         "seen": world.resource_versions,
         **doing,
         **({"evicted_for": beneficiaries} if beneficiaries else {}),
+        "done": len(outcomes) - len(refused) - len(failed),
+        **({"refused": refused} if refused else {}),
+        **({"failed": failed} if failed else {}),
     }
-
-
-def outcome_line(plan: Plan, outcomes: Sequence[ActionResult]) -> dict[str, object]:
-    """The log fields of its outcome: how many actions were done, and the words about each that was not."""
-    names = {verdict.uid: verdict.name for verdict in plan.verdicts}
-    refused = {names.get(outcome.uid, outcome.uid): outcome.refused for outcome in outcomes if outcome.refused}
-    failed = {names.get(outcome.uid, outcome.uid): outcome.failed for outcome in outcomes if outcome.failed}
-    line: dict[str, object] = {"done": len(outcomes) - len(refused) - len(failed)}
-    return line | ({"refused": refused} if refused else {}) | ({"failed": failed} if failed else {})

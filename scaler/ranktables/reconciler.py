@@ -70,23 +70,19 @@ class RankTableReconciler:
     async def run(self) -> None:
         """Write until cancelled, beginning with every job. Errors are logged and retried, never raised."""
         self._running = True
-        try:
-            for record in self._cache.jobs.values():
-                if not record.is_foreign:
-                    self._looks.mark(record.uid)
-            # Jobs under a rule that were deleted while no replica led: their tables are withdrawn as if that happened
-            # now.
-            for config_map in self._cache.config_maps.values() if not self._elsewhere() else ():
-                name = config_map.namespace, config_map.name.removeprefix(RANK_TABLE_PREFIX)
-                served = config_map.table_map is not None and RULE_LABEL in config_map.table_map.labels
-                if served and self._cache.jobs.get(*name) is None:
-                    self._outbox.mark(name)
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._outbox.run())
-                tasks.create_task(self._looks.run())
-                tasks.create_task(self._try_refused_again())
-        finally:
-            self._running = False
+        for record in self._cache.jobs.values():
+            if not record.is_foreign:
+                self._looks.mark(record.uid)
+        # Jobs under a rule that were deleted while no replica led: their tables are withdrawn as if that happened now.
+        for config_map in self._cache.config_maps.values() if not self._elsewhere() else ():
+            name = config_map.namespace, config_map.name.removeprefix(RANK_TABLE_PREFIX)
+            served = config_map.table_map is not None and RULE_LABEL in config_map.table_map.labels
+            if served and self._cache.jobs.get(*name) is None:
+                self._outbox.mark(name)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._outbox.run())
+            tasks.create_task(self._looks.run())
+            tasks.create_task(self._try_refused_again())
 
     def on_instance(self, change: InstanceChanged) -> None:
         """Mark the instance. Without leadership nothing is marked: `run` begins with all jobs."""

@@ -8,19 +8,16 @@ is True only while all pods run, never longer, unlike with the operator. Conditi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from scaler.clock import rfc3339
-from scaler.decide.world import Instance, State, Verdict
+from scaler.decide.world import Reason, State, Verdict
 from scaler.kube.api import ASCEND_JOBS, Object, PatchType
 from scaler.kube.writer import Writer
-from scaler.rules.jobspec import LEADER, WORKER
+from scaler.report.service_reports import InstanceReport, ReplicaStatuses
 from scaler.rules.values import as_list, at
 from scaler.workloads.ascendjob import final_condition
-from scaler.workloads.membership import Job
 
 CREATED = "Created"
 RUNNING = "Running"
@@ -31,21 +28,6 @@ JOB_CREATED = "JobCreated"
 _MAX_MESSAGE = 1024
 _ADMITTED = frozenset({State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN})
 _ON_ITS_WAY = frozenset({State.ADMITTED, State.STARTING})
-_COUNTED = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
-
-ReplicaStatuses = Mapping[str, Mapping[str, int]]
-"""Replica type -> pods as an AscendJob counts them. Zeros are left out, as the operator does."""
-
-
-class JobSummary(NamedTuple):
-    """The decision about one job; see `status_patch`."""
-
-    instance: Instance
-    verdict: Verdict
-    words: str
-    replicas: ReplicaStatuses
-    started: float = 0.0
-    """Creation time of its oldest pod, by the API server's clock; 0.0 without pods."""
 
 
 async def write_status(writer: Writer, job: Object, patch: dict[str, Any]) -> Object:
@@ -54,18 +36,20 @@ async def write_status(writer: Writer, job: Object, patch: dict[str, Any]) -> Ob
     return await writer.patch(ASCEND_JOBS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status")
 
 
-def status_patch(job: Object, summary: JobSummary, now: str) -> dict[str, Any] | None:
+def status_patch(job: Object, report: InstanceReport, started: float, now: str) -> dict[str, Any] | None:
     """The merge patch for the job's status subresource, or None when the status is already so.
 
-    `now` is a Kubernetes Time. The patch has uid and resourceVersion of `job`, so it cannot overwrite a newer version.
-    A job that is being deleted or has finished for good is left as it is."""
+    `started` is the creation time of its oldest pod, by the API server's clock, 0.0 without pods; `now` is a Kubernetes
+    Time. The patch has uid and resourceVersion of `job`, so it cannot overwrite a newer version. A job that is being
+    deleted, has finished for good or is not served is left as it is."""
+    state, reason = report.verdict.state, report.verdict.reason
     going = at(job, "metadata").get("deletionTimestamp")
-    if going or summary.verdict.state is State.FINISHED or final_condition(job) is not None:
+    if going or state is State.FINISHED or reason is Reason.NOT_SERVED or final_condition(job) is not None:
         return None
-    conditions = _new_conditions(_conditions(job), summary, now)
-    started = rfc3339(summary.started) if summary.started > 0 else now
-    begun = started if summary.verdict.state in _ADMITTED else ""
-    patch = _patch(job, {"conditions": conditions, "replicaStatuses": summary.replicas}, begun)
+    conditions = _new_conditions(_conditions(job), report, now)
+    first = rfc3339(started) if started > 0 else now
+    begun = first if state in _ADMITTED else ""
+    patch = _patch(job, {"conditions": conditions, "replicaStatuses": report.replicas}, begun)
     return patch if patch["status"] or not at(job, "status") else None
 
 
@@ -73,7 +57,7 @@ def final_patch(
     job: Object, ending: tuple[str, str, str], replicas: ReplicaStatuses, started: float, now: str
 ) -> dict[str, Any]:
     """The merge patch for the status of a job that ends now: `ending` is the type of its last condition, with reason
-    and message; `started` as in JobSummary. The patch is refused if the job has changed.
+    and message; `started` as in `status_patch`. The patch is refused if the job has changed.
 
     It is the last status, so it also has the counts and start time that `status_patch` may not have written yet."""
     kind, reason, message = ending
@@ -84,23 +68,6 @@ def final_patch(
     last = _condition(None, kind, True, (reason, message), now)
     status = {"conditions": [*kept, *stopped, last], "replicaStatuses": replicas, "completionTime": now}
     return _patch(job, status, rfc3339(started) if started > 0 else "")
-
-
-def replica_statuses(job: Job, phases: Mapping[str, str]) -> ReplicaStatuses:
-    """Counts by replica type, from the phases of the job's pods by name. Terminating pods are not counted."""
-    counts: dict[str, Counter[str]] = {}
-    for name in job.pods:
-        kind = LEADER if name.startswith(f"{job.name}-{LEADER.lower()}-") else WORKER
-        found = counts.setdefault(kind, Counter())
-        if phases.get(name) in _COUNTED:
-            found[_COUNTED[phases[name]]] += 1
-    return _as_mapping(tuple((kind, *sorted(found.items())) for kind, found in counts.items()))
-
-
-@lru_cache(maxsize=1024)
-def _as_mapping(counts: tuple[tuple[Any, ...], ...]) -> ReplicaStatuses:
-    """One object for all equal counts; most are equal."""
-    return {kind: dict(found) for kind, *found in counts}
 
 
 def _patch(job: Object, after: Mapping[str, Any], begun: str) -> dict[str, Any]:
@@ -140,19 +107,19 @@ def _conditions(job: Object) -> list[dict[str, Any]]:
     return [item for item in as_list(at(job, "status").get("conditions")) if isinstance(item, dict)]
 
 
-def _new_conditions(before: list[dict[str, Any]], summary: JobSummary, now: str) -> list[dict[str, Any]]:
+def _new_conditions(before: list[dict[str, Any]], report: InstanceReport, now: str) -> list[dict[str, Any]]:
     """Conditions of others in their order, then those of ours that are False now, then the present one."""
     old = {str(item.get("type")): item for item in before}
     foreign = [item for item in before if item.get("type") not in _OURS]
-    as_created = (JOB_CREATED, f"Job {summary.instance.name} was created.")
-    if summary.verdict.state is State.RUNNING:
+    as_created = (JOB_CREATED, f"Job {report.instance.name} was created.")
+    if report.verdict.state is State.RUNNING:
         created = _condition(old.get(CREATED), CREATED, True, as_created, now)
-        return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, summary.words), now)]
-    because = (summary.verdict.reason.value, summary.words)
+        return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, report.words), now)]
+    because = (report.verdict.reason.value, report.words)
     stopped = [_condition(old[RUNNING], RUNNING, False, because, now)] if RUNNING in old else []
     # The job was whole before and starts again; a held one waits, as before its first start.
-    state = summary.verdict.state
-    again = state is State.BROKEN or (state in _ON_ITS_WAY and summary.instance.life.policy.rounds > 0)
+    state = report.verdict.state
+    again = state is State.BROKEN or (state in _ON_ITS_WAY and report.instance.life.policy.rounds > 0)
     if not again:
         return [*foreign, *stopped, _condition(old.get(CREATED), CREATED, True, because, now)]
     created = _condition(old.get(CREATED), CREATED, True, as_created, now)

@@ -1,25 +1,23 @@
 """Writes decisions into the cluster: ElasticServices, status of jobs, events, the last valid rules.
 
-The decision loop calls `note` and goes on. One background task writes the newest state; the outbox limits the rate and
-retries. Must never raise into the decision loop and never decide anything.
+The decision loop calls `note`, which waits for nothing, and goes on. One background task writes the newest state; the
+outbox limits the rate and retries. Must never decide anything.
 One Reporter per process; what an earlier leader wrote is read from the cluster, not remembered."""
 
 from __future__ import annotations
 
 import itertools
-import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
 
-from scaler.clock import Clock, Slices
-from scaler.decide.explain import FACTS, words
-from scaler.decide.world import Note, Plan, Reason, ServiceKey, State, Verdict, Warning
+from scaler.clock import Clock
+from scaler.decide.explain import FACTS
+from scaler.decide.world import Note, Plan, Reason, ServiceKey, State, Warning
 from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
-from scaler.informers.jobs import JobRecord
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object, PatchType
 from scaler.kube.errors import ConflictError, ForbiddenError, NotFoundError
 from scaler.kube.outbox import Outbox
@@ -27,12 +25,12 @@ from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Event, EventWriter
-from scaler.report.job_status import JobSummary, already_says, status_patch, write_status
+from scaler.report.job_status import already_says, status_patch, write_status
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import InstanceReport, RuleKey, ServiceReport, Subject
 from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
-from scaler.state.last_valid import Name, encode, is_ours, place_of, rule_of, same_content
+from scaler.state.last_valid import LastValid, Name, encode, is_ours, place_of, rule_of, same_content
 from scaler.workloads.ascendjob import has_failed
 
 INTERVAL = 1.0
@@ -93,7 +91,9 @@ class Reporter:
             most_of_one=PARALLEL_WRITES_OF_ONE,
             namespace_of=lambda due: due.namespace,
         )
-        self._services: dict[RuleKey, dict[ServiceKey, ServiceReport]] = {}
+        self._reports: dict[ServiceKey, ServiceReport] = {}
+        self._last_valid: dict[RuleKey, LastValid | None] = {}
+        """Of the rules that some job names, as of the newest report."""
         self._events: dict[int, QueuedEvent | Event] = {}
         """Number -> an event that waits, made at the first attempt to write it. The outbox remembers for a while what
         was written: a number, and not the plan that an event is made of."""
@@ -103,57 +103,38 @@ class Reporter:
     async def run(self) -> None:
         """Write until cancelled. Errors are logged and retried with growing pauses, never raised."""
         self._running = True
-        try:
-            await self._outbox.run()
-        finally:
-            self._running = False
-
-    @property
-    def idle(self) -> bool:
-        """Whether everything noted so far is written."""
-        return self._outbox.idle
+        await self._outbox.run()
 
     def reported(self, key: ServiceKey) -> Plan | None:
         """The plan of the last report; None for a service that was never reported, or has gone."""
-        report = self._report(key)
+        report = self._reports.get(key)
         return report.plan if report is not None else None
 
     # Marking what has to be written
 
-    async def note(self, reports: Sequence[ServiceReport]) -> None:
-        """Take over the result of a pass. Waits for no write; among thousands of reports the loop runs other tasks."""
-        slices = Slices()
-        for report in reports:
-            await slices.end()
-            try:
-                self._note(report)
-            except Exception:
-                _log.error("report failed", what=str(report.plan.key), traceback=traceback.format_exc(-5))
-
-    def _note(self, report: ServiceReport) -> None:
+    def note(self, report: ServiceReport) -> None:
+        """Take over the result of a pass about one service."""
         key = report.plan.key
-        before = self._report(key)
+        rule = RuleKey(key.namespace, key.rule)
+        before = self._reports.get(key)
         changed = before is None or _stated(before) != _stated(report)
-        services = self._services.setdefault(report.rule, {})
-        services.pop(key, None)
-        services[key] = report  # the newest report goes last
+        self._reports[key] = report
         self._note_instances(before, report, changed=changed)
         if changed:
             self._note_warnings(report, set(before.plan.notes) if before is not None else set())
             self._mark_status(key)
-        if before is None or before.last_valid != report.last_valid:
-            self._mark_rule(report.rule)
+        if rule not in self._last_valid or self._last_valid[rule] != report.last_valid:
+            self._last_valid[rule] = report.last_valid
+            self._mark_rule(rule)
 
     def service_gone(self, key: ServiceKey) -> None:
         """Mark for deletion the ElasticService of a service without jobs; a job that comes earlier prevents this."""
-        self._services.get(RuleKey(key.namespace, key.rule), {}).pop(key, None)
+        self._reports.pop(key, None)
         self._mark_status(key)
 
     def rule_gone(self, rule: RuleKey) -> None:
         """Mark for deletion the ConfigMap of a rule that no job names; a job that comes earlier prevents this."""
-        for key in list(self._services.get(rule, ())):
-            self.service_gone(key)
-        self._services.pop(rule, None)
+        self._last_valid.pop(rule, None)
         self._mark_rule(rule)
 
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
@@ -165,14 +146,13 @@ class Reporter:
     def write_left_out(self) -> None:
         """Write every status once ElasticServices can be written that could not be before."""
         if self._statuses.appeared():
-            for services in self._services.values():
-                for key in services:
-                    self._mark_status(key)
+            for key in self._reports:
+                self._mark_status(key)
 
     def on_own_config_map(self, change: OwnConfigMapGone) -> None:
         """Write a deleted ConfigMap of ours again while some job names its rule."""
         rule = rule_of(change.content)
-        if rule in self._services:
+        if rule in self._last_valid:
             self._mark_rule(rule)
 
     def clean_up(self, state: ClusterState) -> None:
@@ -195,22 +175,20 @@ class Reporter:
     def _note_instances(self, before: ServiceReport | None, report: ServiceReport, *, changed: bool) -> None:
         """Mark an event about each new state or reason, and the status of each job of which any content changed."""
         known = before.instances if before is not None else {}
-        last = {verdict.uid: verdict for verdict in before.plan.verdicts} if before is not None else {}
-        for verdict in report.plan.verdicts:
-            one, old = report.instances.get(verdict.uid), known.get(verdict.uid)
-            if one is None:
-                continue
-            was = last.get(verdict.uid) if old is not None else None  # None also after a failed decision
-            if was is None or (was.state, was.reason) != (verdict.state, verdict.reason):
-                self._note_reason(report.plan, one, verdict, known=was is not None)
-            if one.job is not None and verdict.reason is not Reason.NOT_SERVED and (changed or one != old):
-                of = report.plan.key, verdict.uid
+        for uid, one in report.instances.items():
+            verdict, was = one.verdict, known.get(uid)  # None also after a failed decision
+            if was is None or (was.verdict.state, was.verdict.reason) != (verdict.state, verdict.reason):
+                self._note_reason(one, known=was is not None)
+            same = not changed and was is not None and (was.job, was.replicas) == (one.job, one.replicas)
+            if one.job is not None and verdict.reason is not Reason.NOT_SERVED and not same:
+                of = report.plan.key, uid
                 self._outbox.mark(_Due(self._write_job_status, of, one.job.namespace, verdict.name))
 
-    def _note_reason(self, plan: Plan, one: InstanceReport, verdict: Verdict, *, known: bool) -> None:
+    def _note_reason(self, one: InstanceReport, *, known: bool) -> None:
         """Mark the event about state and reason, unless an earlier leader reported it, as the job's own status shows.
         Without a job status an instance that runs gets no event. Nor do training jobs, which have none of our
         labels."""
+        verdict = one.verdict
         if one.job is None:
             reported, failed, served = verdict.state is State.RUNNING, False, True
         else:
@@ -220,9 +198,7 @@ class Reporter:
             served = verdict.reason is not Reason.NOT_SERVED or RULE_LABEL in labels or GROUP_LABEL in labels
         if served and (known or not reported):
             warning = FACTS[verdict.reason].warns or failed
-            self._queue_event(
-                lambda: Event(one.subject, verdict.reason.value, words(verdict, plan), warning), one.subject
-            )
+            self._queue_event(lambda: Event(one.subject, verdict.reason.value, one.words, warning), one.subject)
 
     def _note_warnings(self, report: ServiceReport, before: set[Note]) -> None:
         """Mark an event about the instance of each new note, or else about the service, and about its rule."""
@@ -240,7 +216,7 @@ class Reporter:
 
     def _lasting(self, key: ServiceKey, note: Note, subject: Subject) -> Event | None:
         """The event about a note that still holds, else None. For a service without an object it is about the rule."""
-        report = self._report(key)
+        report = self._reports.get(key)
         if report is None or note not in report.plan.notes:
             return None
         if subject.resource == ELASTIC_SERVICES:
@@ -260,9 +236,6 @@ class Reporter:
         self._events[number] = queued
         self._outbox.mark(_Due(self._write_event, number, about.namespace, about.name), delay=delay)
 
-    def _report(self, key: ServiceKey) -> ServiceReport | None:
-        return self._services.get(RuleKey(key.namespace, key.rule), {}).get(key)
-
     def _mark_status(self, key: ServiceKey) -> None:
         """Mark the ElasticService. Jobs that name no rule have none: their conditions and events are complete."""
         if key.rule:
@@ -279,7 +252,7 @@ class Reporter:
             await due.write(due.of)
 
     async def _write_status(self, key: ServiceKey) -> None:
-        report = self._report(key)
+        report = self._reports.get(key)
         if report is None:
             await self._statuses.remove(key)
             return
@@ -288,10 +261,10 @@ class Reporter:
         await self._statuses.tidy(key)
 
     async def _write_last_valid(self, rule: RuleKey) -> None:
-        services, place = self._services.get(rule), place_of(rule, self._home)
-        if services is None:
+        place = place_of(rule, self._home)
+        if rule not in self._last_valid:
             await self._remove_config_map(place)
-        elif services and (kept := next(reversed(services.values())).last_valid) is not None:
+        elif (kept := self._last_valid[rule]) is not None:
             await self._put_config_map(place, encode(place, rule, kept))
 
     async def _write_left_over(self, name: Name) -> None:
@@ -321,36 +294,29 @@ class Reporter:
             if is_ours(existing):
                 await self._writer.delete(CONFIG_MAPS, *place, uid=existing["metadata"]["uid"])
 
-    def _job_of(self, of: _InstanceKey) -> JobRecord | None:
-        """The job of a noted instance, if the scaler writes its status."""
-        report = self._report(of[0])
-        one = report.instances.get(of[1]) if report is not None else None
-        return one.job if one is not None else None
+    def _instance(self, of: _InstanceKey) -> InstanceReport | None:
+        """None for an instance that has gone, or about which deciding failed."""
+        report = self._reports.get(of[0])
+        return report.instances.get(of[1]) if report is not None else None
 
     async def _write_job_status(self, of: _InstanceKey) -> None:
-        record = self._job_of(of)
-        if record is None:
+        one = self._instance(of)
+        if one is None or one.job is None:
             return
         with suppress(NotFoundError):  # the job is deleted, with its status
             try:
-                await self._report_job(of, record.object)
+                await self._patch_status(one, one.job.object)
             except ConflictError:
                 # The job was written meanwhile, often by the scaler itself: one more try, on the present version.
-                job = await self._writer.get(ASCEND_JOBS, record.namespace, record.name)
-                if job["metadata"]["uid"] == of[1]:
-                    await self._report_job(of, job)
+                job = await self._writer.get(ASCEND_JOBS, one.job.namespace, one.job.name)
+                newest = self._instance(of)
+                if newest is not None and newest.job is not None and job["metadata"]["uid"] == newest.job.uid:
+                    await self._patch_status(newest, job)
 
-    async def _report_job(self, of: _InstanceKey, job: Object) -> None:
-        report, uid = self._report(of[0]), of[1]
-        verdict = next((found for found in report.plan.verdicts if found.uid == uid), None) if report else None
-        if report is None or verdict is None or self._job_of(of) is None:  # no verdict: deciding failed
-            return
-        instance = next(found for found in report.service.instances if found.uid == uid)
-        started = self._clock.skew.stamp(instance.admitted_at)
-        replicas = report.instances[uid].replicas
-        summary = JobSummary(instance, verdict, words(verdict, report.plan), replicas, started)
-        patch = status_patch(job, summary, self._clock.timestamp())
-        if patch is not None and verdict.reason is not Reason.NOT_SERVED:
+    async def _patch_status(self, one: InstanceReport, job: Object) -> None:
+        started = self._clock.skew.stamp(one.instance.admitted_at)
+        patch = status_patch(job, one, started, self._clock.timestamp())
+        if patch is not None:
             await write_status(self._writer, job, patch)
 
     async def _write_event(self, number: int) -> None:

@@ -5,23 +5,29 @@ Beside it: which ratio runs, and whether a plan has to be reported."""
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from scaler.decide.explain import ABOUT_ROOM
-from scaler.decide.world import GroupPlan, Plan, Service, Tally
+from scaler.decide.explain import ABOUT_ROOM, words
+from scaler.decide.world import GroupPlan, Instance, Plan, Service, Tally, Verdict
 from scaler.informers.cache import Cache
 from scaler.informers.jobs import JobRecord
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Resource
-from scaler.report.job_status import ReplicaStatuses, replica_statuses
+from scaler.rules.jobspec import LEADER, WORKER
 from scaler.rules.rule import Ratio
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid, Name
+from scaler.workloads.membership import Job
 
 RuleKey = Name
 """A rule ConfigMap, existing or not."""
+ReplicaStatuses = Mapping[str, Mapping[str, int]]
+"""Replica type -> pods as an AscendJob counts them. Zeros are left out, as the operator does."""
+_COUNTED = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
 
 
 class Subject(NamedTuple):
@@ -34,14 +40,22 @@ class Subject(NamedTuple):
 
 
 class InstanceReport(msgspec.Struct, frozen=True, gc=False):
-    """The objects of one instance."""
+    """One instance after one pass: what was decided about it, and its objects."""
 
+    plan: Plan
+    verdict: Verdict
+    """Its verdict in `plan`."""
+    instance: Instance
     subject: Subject
     """Its job, or the first pod of an instance that is known from its pods alone."""
     job: JobRecord | None = None
     """An AscendJob whose status the scaler writes."""
     replicas: ReplicaStatuses = {}
     """The pods of `job`."""
+
+    @property
+    def words(self) -> str:
+        return words(self.verdict, self.plan)
 
 
 class ServiceReport(msgspec.Struct, frozen=True, gc=False):
@@ -50,7 +64,7 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     service: Service
     plan: Plan
     instances: Mapping[str, InstanceReport] = {}
-    """By uid; without instances of which the cache has no object."""
+    """By uid; without instances of which the cache has no object, and empty when deciding failed."""
     rule_uid: str = ""
     """uid of the rule ConfigMap that exists now; "" when there is none."""
     last_valid: LastValid | None = None
@@ -59,10 +73,6 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     """Why the service is not weighed against others; "" when it is."""
     out_of_touch: str = ""
     """What is not seen now, so that nothing is decided; "" while everything is seen."""
-
-    @property
-    def rule(self) -> RuleKey:
-        return RuleKey(self.plan.key.namespace, self.plan.key.rule)
 
 
 def report_of(
@@ -75,24 +85,42 @@ def report_of(
         alone = "no rule in force"
     elif not alone and not service.options.arbitration:
         alone = 'annotation mind-cluster/arbitration: "off"'
-    instances = {one.uid: _instance(state.cache, one.uid, ours=one.made_by_us) for one in service.instances}
-    seen = {uid: found for uid, found in instances.items() if found is not None}
+    instances = {one.uid: one for one in service.instances}
+    found = {verdict.uid: _instance(state.cache, plan, verdict, instances[verdict.uid]) for verdict in plan.verdicts}
+    seen = {uid: one for uid, one in found.items() if one is not None}
     return ServiceReport(service, plan, seen, rule.uid, rule.last_valid, alone, out_of_touch)
 
 
-def _instance(cache: Cache, uid: str, *, ours: bool) -> InstanceReport | None:
-    job, pods = cache.job(uid), cache.pods_of(uid).values()
+def _instance(cache: Cache, plan: Plan, verdict: Verdict, instance: Instance) -> InstanceReport | None:
+    job, pods = cache.job(instance.uid), cache.pods_of(instance.uid).values()
     if job is None:
         first = min(pods, key=lambda pod: pod.name, default=None)
         if first is None:
             return None
-        return InstanceReport(Subject(PODS, first.namespace, first.name, first.uid))
+        return InstanceReport(plan, verdict, instance, Subject(PODS, first.namespace, first.name, first.uid))
     resource = ASCEND_JOBS if job.kind == ASCEND_JOBS.kind else VOLCANO_JOBS
     subject = Subject(resource, job.namespace, job.name, job.uid)
-    if not ours or not job.text:
-        return InstanceReport(subject)
+    if not instance.made_by_us or not job.text:
+        return InstanceReport(plan, verdict, instance, subject)
     phases = {pod.name: pod.phase for pod in pods if not pod.terminating}
-    return InstanceReport(subject, job, replica_statuses(job.job, phases))
+    return InstanceReport(plan, verdict, instance, subject, job, replica_statuses(job.job, phases))
+
+
+def replica_statuses(job: Job, phases: Mapping[str, str]) -> ReplicaStatuses:
+    """Counts by replica type, from the phases of the job's pods by name. Terminating pods are not counted."""
+    counts: dict[str, Counter[str]] = {}
+    for name in job.pods:
+        kind = LEADER if name.startswith(f"{job.name}-{LEADER.lower()}-") else WORKER
+        found = counts.setdefault(kind, Counter())
+        if phases.get(name) in _COUNTED:
+            found[_COUNTED[phases[name]]] += 1
+    return _as_mapping(tuple((kind, *sorted(found.items())) for kind, found in counts.items()))
+
+
+@lru_cache(maxsize=1024)
+def _as_mapping(counts: tuple[tuple[Any, ...], ...]) -> ReplicaStatuses:
+    """One object for all equal counts; most are equal."""
+    return {kind: dict(found) for kind, *found in counts}
 
 
 def rule_is_valid(service: Service) -> bool:

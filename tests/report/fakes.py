@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.world import Service
+from scaler.decide.world import Instance, Plan, Service, Verdict
 from scaler.informers.jobs import JobRecord
 from scaler.kube.api import ASCEND_JOBS, Object
 from scaler.report.service_reports import InstanceReport, ServiceReport, Subject
@@ -30,15 +30,17 @@ def report(ratios: str, instances: str, **changes: Any) -> ServiceReport:
 
 def report_of(service: Service, jobs: Iterable[Object] = (), **changes: Any) -> ServiceReport:
     """`jobs`: of its instances, where they are others than the usual ones."""
-    found = jobs or [job(instance.name) for instance in service.instances]
-    plans = {} if "plan" in changes else {"plan": plan(service)}
-    instances = {obj["metadata"]["uid"]: _reported(obj) for obj in found}
-    return ServiceReport(**{"service": service, "instances": instances, **plans, **changes})
+    decided = changes.pop("plan", None) or plan(service)
+    members = {instance.uid: instance for instance in service.instances}
+    objects = {obj["metadata"]["uid"]: obj for obj in jobs or [job(instance.name) for instance in service.instances]}
+    told = [(one.uid, one) for one in decided.verdicts]
+    instances = {uid: _reported(decided, verdict, members[uid], objects[uid]) for uid, verdict in told}
+    return ServiceReport(service, decided, instances, **changes)
 
 
-def _reported(obj: Object) -> InstanceReport:
-    """The job as the cache has it."""
+def _reported(decided: Plan, verdict: Verdict, instance: Instance, obj: Object) -> InstanceReport:
+    """With the job as the cache has it."""
     metadata, text = obj["metadata"], zlib.compress(msgspec.json.encode(obj))
     names = metadata["namespace"], metadata["name"], metadata["uid"]
     record = JobRecord(*names, metadata["resourceVersion"], read_job(obj), text)
-    return InstanceReport(Subject(ASCEND_JOBS, *names), record)
+    return InstanceReport(decided, verdict, instance, Subject(ASCEND_JOBS, *names), record)

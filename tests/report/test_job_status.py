@@ -13,25 +13,25 @@ from hypothesis import strategies as st
 
 from scaler.decide.lifecycle import Life, RunPolicy
 from scaler.decide.world import Reason, State, Verdict
-from scaler.kube.api import Object
-from scaler.report.job_status import (
-    JobSummary,
-    already_says,
-    final_patch,
-    merge_diff,
-    status_patch,
-)
+from scaler.kube.api import ASCEND_JOBS, Object
+from scaler.report.job_status import already_says, final_patch, merge_diff, status_patch
+from scaler.report.service_reports import InstanceReport, Subject
 from scaler.sim.apiserver.patches import merge_patch
-from tests.builders import instance
+from tests.builders import instance, plan, service
 from tests.report.fakes import job
 
 NOW, LATER = "2026-11-21T07:00:00Z", "2026-11-21T08:00:00Z"
+PLAN = plan(service("1P", "p0 Held"))
 
 
-def told(state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]) -> JobSummary:  # noqa: B008 - a value
+def told(state: State, reason: Reason, life: Life = Life(), **replicas: dict[str, int]) -> InstanceReport:  # noqa: B008 - a value
     verdict = Verdict("uid-p0", "p0", "group0", state, reason)
-    shown = instance("p0", state, life=life)
-    return JobSummary(shown, verdict, "words", replicas, shown.admitted_at)
+    shown, subject = instance("p0", state, life=life), Subject(ASCEND_JOBS, "default", "p0", "uid-p0")
+    return InstanceReport(PLAN, verdict, shown, subject, replicas=replicas)
+
+
+def patch_of(obj: Object, moment: InstanceReport, now: str) -> dict[str, Any] | None:
+    return status_patch(obj, moment, moment.instance.admitted_at, now)
 
 
 HELD = told(State.HELD, Reason.WAITING_FOR_RATIO)
@@ -40,11 +40,11 @@ BROKEN = told(State.BROKEN, Reason.BROKEN)
 ENDING = ("Failed", "PodFailed", "words")
 
 
-def written(obj: Object, *history: JobSummary, now: str = NOW) -> Object:
+def written(obj: Object, *history: InstanceReport, now: str = NOW) -> Object:
     """The job after the patches for `history` were applied one after another."""
     obj = copy.deepcopy(obj)
     for moment in history:
-        patch = status_patch(obj, moment, now)
+        patch = patch_of(obj, moment, now)
         if patch is not None:
             obj = merge_patch(obj, patch)
     return obj
@@ -88,7 +88,7 @@ def test_a_job_that_ends_has_its_ending_last_and_runs_no_more() -> None:
     running = merge_patch(running, final_patch(running, ENDING, {}, 0.0, LATER))
     assert conditions(running)[1:] == [("Running", "False", "PodFailed"), ("Failed", "True", "PodFailed")]
     assert running["status"]["completionTime"] == LATER
-    assert status_patch(running, BROKEN, LATER) is None
+    assert patch_of(running, BROKEN, LATER) is None
 
 
 def test_the_last_patch_says_what_was_not_told_before() -> None:
@@ -121,7 +121,7 @@ def test_conditions_of_others_stay_as_they_are() -> None:
 
 def test_nothing_is_written_when_the_status_already_says_so() -> None:
     after = written(job("p0"), HELD)
-    assert status_patch(after, HELD, LATER) is None
+    assert patch_of(after, HELD, LATER) is None
 
 
 def test_the_transition_time_moves_only_with_the_status() -> None:
@@ -146,7 +146,7 @@ def test_counts_that_became_zero_disappear() -> None:
 
 
 def test_the_patch_fails_rather_than_overwrite_a_newer_object() -> None:
-    patch = status_patch(job("p0"), HELD, NOW)
+    patch = patch_of(job("p0"), HELD, NOW)
     assert patch is not None
     assert patch["metadata"] == {"uid": "uid-p0", "resourceVersion": "1"}
 
@@ -154,8 +154,8 @@ def test_the_patch_fails_rather_than_overwrite_a_newer_object() -> None:
 def test_a_job_that_goes_or_has_finished_is_left_as_it_is() -> None:
     going = job("p0")
     going["metadata"]["deletionTimestamp"] = NOW
-    assert status_patch(going, HELD, NOW) is None
-    assert status_patch(job("p0"), told(State.FINISHED, Reason.FINISHED), NOW) is None
+    assert patch_of(going, HELD, NOW) is None
+    assert patch_of(job("p0"), told(State.FINISHED, Reason.FINISHED), NOW) is None
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -188,7 +188,7 @@ def test_any_status_that_somebody_left_there_is_mended_and_never_raises(
     odd = {"conditions": [conditions, {"type": conditions}], "replicaStatuses": conditions}
     for found in (status, {"conditions": conditions}, odd):
         after = written(job("p0") | {"status": found}, moment)
-        assert status_patch(after, moment, LATER) is None
+        assert patch_of(after, moment, LATER) is None
 
 
 def test_what_the_operator_wrote_is_taken_over(real_data: Path) -> None:

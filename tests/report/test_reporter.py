@@ -96,7 +96,7 @@ class Stage:
 
     async def written(self) -> None:
         async with asyncio.timeout(600):
-            while not self.reporter.idle:  # noqa: ASYNC110 - virtual time, and the product needs no such event
+            while not self.reporter._outbox.idle:  # noqa: ASYNC110 - virtual time, and the product needs no such event
                 await asyncio.sleep(1)
 
     def report(self, found: Service, **changes: Any) -> ServiceReport:
@@ -111,7 +111,7 @@ class Stage:
     async def note(self, *found: Service | ServiceReport, pause: float = 5.0, **changes: Any) -> None:
         """One pass after the other, then time until all is written."""
         for one in found:
-            await self.reporter.note([self.report(one, **changes) if isinstance(one, Service) else one])
+            self.reporter.note(self.report(one, **changes) if isinstance(one, Service) else one)
             await asyncio.sleep(pause)
         await self.written()
 
@@ -217,7 +217,9 @@ async def test_a_cache_that_lags_behind_makes_no_second_write(on: Stage) -> None
     stale = on.report(LATER)
     await on.note(stale)
     all_run = service("2P1D > 1P1D", "p0 Running, p1 Running, d0 Running")
-    await on.note(msgspec.structs.replace(on.report(all_run), instances=stale.instances))
+    late = on.report(all_run)
+    behind = {uid: msgspec.structs.replace(one, job=stale.instances[uid].job) for uid, one in late.instances.items()}
+    await on.note(msgspec.structs.replace(late, instances=behind))
     assert set(on.states.values()) == {"Running"}
 
 
@@ -362,7 +364,7 @@ async def test_a_rule_that_no_job_names_loses_its_config_map(on: Stage) -> None:
 
 @on_stage()
 async def test_a_job_that_turns_up_in_time_keeps_them(on: Stage) -> None:
-    await on.reporter.note([on.report(COLD)])
+    on.reporter.note(on.report(COLD))
     await asyncio.sleep(0.2)
     on.reporter.rule_gone(RULE)
     await on.note(LATER)
@@ -374,7 +376,8 @@ async def test_a_job_that_turns_up_in_time_keeps_them(on: Stage) -> None:
 async def test_a_job_that_moves_to_another_service_is_still_told_about(on: Stage) -> None:
     moved = service("1P1D", "p1 Running", key=ServiceKey(NAMESPACE, "rule", "other"))
     await on.note(service("2P", "p0 Held, p1 Held"))
-    await on.reporter.note([on.report(moved), on.report(service("2P", "p0 Held"))])
+    on.reporter.note(on.report(moved))
+    on.reporter.note(on.report(service("2P", "p0 Held")))
     await on.written()
     assert on.states == {"p0": "Created", "p1": "Running"}
 
@@ -384,7 +387,7 @@ async def test_a_job_that_has_moved_on_survives_the_late_end_of_the_service_that
     left = service("1P", "p0 Held")
     await on.note(left)
     joined = service("1P", "p0 Running", key=ServiceKey(NAMESPACE, "rule", "other"))
-    await on.reporter.note([on.report(joined)])
+    on.reporter.note(on.report(joined))
     on.reporter.service_gone(left.key)
     await on.written()
     assert on.states == {"p0": "Running"}
