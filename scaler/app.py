@@ -16,7 +16,7 @@ from scaler.clock import Clock
 from scaler.controller import Controller, Observer, Pairs
 from scaler.decide.memory import Memory
 from scaler.decide.world import Decision, World
-from scaler.election import Election, LeaseTiming
+from scaler.election import Election
 from scaler.execute.budgets import Budgets
 from scaler.execute.executor import Executor
 from scaler.informers import changes
@@ -29,7 +29,6 @@ from scaler.installs import Installs, marks
 from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi
 from scaler.kube.confined import confined, connect_confined
 from scaler.kube.writer import Writer
-from scaler.lease_thread import Connect, lead_in_thread
 from scaler.names import BUDGET, MANAGED_BY
 from scaler.ranktables.reconciler import RankTableReconciler
 from scaler.report.elastic_services import StatusWriter
@@ -43,7 +42,7 @@ from scaler.state.expectations import Expectations
 from scaler.state.queue import WorkQueue
 from scaler.state.rules_in_force import groups_of
 from scaler.state.world import WorldBuilder
-from scaler.threads import entered_in_thread
+from scaler.threads import Connect, entered_in_thread, lead_in_thread
 
 if TYPE_CHECKING:
     from scaler.serve.webhook_certs import ServerCertificate
@@ -115,8 +114,7 @@ class App:
         self.freshness = Freshness(self.informers, settings.out_of_touch)
         self.alone = Alone(self.cache, self.freshness, settings)
         self.election = self._election(rng) if settings.leader_election else None
-        lease = settings.lease_name if settings.leader_election else ""
-        self.installs = Installs(api, namespace=self.home, lease=lease, namespaces=settings.namespaces)
+        self.installs = Installs(api, settings)
         self.gate_setup = GateSetup(api, self.metrics, settings.install)
         self.mode = CurrentMode(self.cache, settings.mode)
         self.writer = Writer(
@@ -322,18 +320,8 @@ class App:
             self.controller.requeue_all()
 
     def _election(self, rng: random.Random) -> Election:
-        given = self.settings
-        timing = LeaseTiming(given.lease_duration, given.renew_deadline, given.retry_period, given.out_of_touch)
-        election = Election(
-            self.clock,
-            namespace=self.home,
-            name=given.lease_name,
-            identity=given.identity,
-            rng=rng,
-            timing=timing,
-            marks=marks(given.namespaces) if not self._watches else {},
-            seen_until=self.freshness.heard,
-        )
+        marked = marks(self.settings.namespaces) if not self._watches else {}
+        election = Election(self.clock, self.settings, rng=rng, marks=marked, seen_until=self.freshness.heard)
         self.metrics.leader_changes.follow(lambda: election.transitions)
         return election
 

@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-import msgspec
 import structlog
 
 from scaler.clock import Clock
@@ -28,6 +27,7 @@ from scaler.kube.api import LEASES, EventType, KubeApi, Object, within
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.kube.metadata import notes_of, spec_of, uid_of, version_of, with_notes
 from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
+from scaler.settings import Settings
 
 LONGEST_LEASE = 60.0
 """Seconds: a longer leaseDurationSeconds, edited by hand, is not used."""
@@ -45,34 +45,23 @@ class LeadershipLost(Exception):  # noqa: N818 - no error of the code: another r
     """The process has to end: from now on another replica may act."""
 
 
-class LeaseTiming(msgspec.Struct, frozen=True):
-    """Seconds. `duration - renew_deadline` is the margin for clocks that drift and for requests that linger."""
-
-    duration: float
-    renew_deadline: float
-    retry: float
-    out_of_touch: float
-    """Seconds without a sign of a resource that decisions need."""
-
-
 @dataclass(eq=False)
 class Election:
-    """One candidate for the Lease `name`. `identity` must be unique to the life of this process; `marks` are labels and
-    annotations of the Lease. `seen_until` returns the time of a monotonic loop up to which all input of decisions is
-    known."""
+    """One candidate for the Lease of the settings, whose `identity` must be unique to the life of this process. Their
+    `lease_duration - renew_deadline` is the margin for clocks that drift and for requests that linger. `marks` are
+    labels and annotations of the Lease. `seen_until` returns the time of a monotonic loop up to which all input of
+    decisions is known."""
 
     clock: Clock
+    settings: Settings
     _: KW_ONLY
-    namespace: str
-    name: str
-    identity: str
     rng: random.Random
-    timing: LeaseTiming
     marks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     seen_until: Callable[[], float] = lambda: math.inf
 
     def __post_init__(self) -> None:
         self._api: KubeApi
+        self._namespace, self._name = self.settings.lease_namespace, self.settings.lease_name
         self._blind_since = ""
         """When this leader was first out of touch; "" while it is in touch."""
         self._relieved_by: asyncio.Future[str] | None = None
@@ -113,7 +102,7 @@ class Election:
         called once."""
         self._api = api
         await self._acquire()
-        _log.info("leadership gained", identity=self.identity, lease=self.name)
+        _log.info("leadership gained", identity=self.settings.identity, lease=self._name)
         relieved = self._relieved_by = asyncio.get_running_loop().create_future()
         working = asyncio.ensure_future(work())
         renewing = asyncio.create_task(self._renew_for_ever())
@@ -154,7 +143,7 @@ class Election:
                     # After an unknown outcome the Lease is read; if this process holds it, it is written again.
                     self._acquired = self.clock.micro_timestamp()
                     self._transitions = self.transitions + 1
-                    if await self._attempt("lease not taken", self._write(self.timing.renew_deadline / 2)):
+                    if await self._attempt("lease not taken", self._write(self.settings.renew_deadline / 2)):
                         break
                     if self._free_at() <= _now() and len(self._claims) > 1:
                         await asyncio.sleep(self._retry())
@@ -169,21 +158,21 @@ class Election:
         if claimed or _is_released(self._lease):
             return self._state_since
         stated = float(spec.get("leaseDurationSeconds") or 0)
-        return self._state_since + max(self.timing.duration, min(stated, LONGEST_LEASE))
+        return self._state_since + max(self.settings.lease_duration, min(stated, LONGEST_LEASE))
 
     async def _attempt(self, failure: str, write: Awaitable[None]) -> bool:
         """Whether the write succeeded. If not, the Lease is read again."""
         try:
             await write
         except KubeError as error:
-            _log.info(failure, lease=self.name, error=str(error))
+            _log.info(failure, lease=self._name, error=str(error))
             await self._look()
             return False
         return True
 
     async def _send_and_observe(self, body: Object) -> None:
         sent_at = _now()
-        self._observe(await within(self.timing.renew_deadline / 2, self._send(body)), sent_at=sent_at)
+        self._observe(await within(self.settings.renew_deadline / 2, self._send(body)), sent_at=sent_at)
 
     async def _wait_for_change(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -192,19 +181,19 @@ class Election:
 
     async def _watch(self) -> None:
         """Observe the Lease until cancelled; if it cannot be watched, read it from time to time."""
-        api, where, selector = self._api, (LEASES, self.namespace), f"metadata.name={self.name}"
+        api, where, selector = self._api, (LEASES, self._namespace), f"metadata.name={self._name}"
         while True:
             try:
                 sent_at = _now()
-                page = await within(self.timing.renew_deadline, api.list(*where, field_selector=selector))
-                named = [item for item in page.items if item["metadata"]["name"] == self.name]
+                page = await within(self.settings.renew_deadline, api.list(*where, field_selector=selector))
+                named = [item for item in page.items if item["metadata"]["name"] == self._name]
                 self._observe(named[0] if named else None, page.resource_version, sent_at=sent_at)
                 async for event in api.watch(*where, resource_version=page.resource_version, field_selector=selector):
-                    if event.object is not None and event.object["metadata"]["name"] == self.name:
+                    if event.object is not None and event.object["metadata"]["name"] == self._name:
                         lease = None if event.type is EventType.DELETED else event.object
                         self._observe(lease, event.resource_version)
             except KubeError as error:
-                _log.info("lease watch interrupted", lease=self.name, error=str(error))
+                _log.info("lease watch interrupted", lease=self._name, error=str(error))
                 await self._look()
             await asyncio.sleep(self._retry())
 
@@ -212,11 +201,11 @@ class Election:
         """Read the Lease; without an answer nothing changes."""
         sent_at = _now()
         try:
-            lease = await within(self.timing.renew_deadline / 2, self._api.get(LEASES, self.namespace, self.name))
+            lease = await within(self.settings.renew_deadline / 2, self._api.get(LEASES, self._namespace, self._name))
         except NotFoundError:
             self._observe(None, str(self._version))
         except KubeError as error:
-            _log.info("lease not read", lease=self.name, error=str(error))
+            _log.info("lease not read", lease=self._name, error=str(error))
         else:
             self._observe(lease, sent_at=sent_at)
 
@@ -250,7 +239,7 @@ class Election:
             due = min(began + self._retry(), self._deadline)
             await asyncio.sleep(max(due - _now(), 0.0))
             if _now() >= self._deadline:
-                return f"no renewal came through within {self.timing.renew_deadline:g} s"
+                return f"no renewal came through within {self.settings.renew_deadline:g} s"
             began = _now()
             try:
                 async with asyncio.timeout_at(self._deadline):
@@ -265,7 +254,7 @@ class Election:
         is out of touch gives way to the candidate that answered."""
         for _ in range(_RENEW_TRIES):
             try:
-                await self._write(min(self._deadline - _now(), self.timing.renew_deadline / 2))
+                await self._write(min(self._deadline - _now(), self.settings.renew_deadline / 2))
                 return True
             except (ConflictError, NotFoundError):
                 await self._look()
@@ -275,7 +264,7 @@ class Election:
                 if seer and self._blind_since and self._is_blind() and relieved and not relieved.done():
                     relieved.set_result(f"out of touch since {self._blind_since}; {seer} sees")
             except KubeError as error:
-                _log.warning("lease not renewed", lease=self.name, error=str(error))
+                _log.warning("lease not renewed", lease=self._name, error=str(error))
                 return True
         return True
 
@@ -287,7 +276,7 @@ class Election:
         return self._is_ours(spec) and self.transitions == self._transitions
 
     def _is_ours(self, spec: Object) -> bool:
-        return bool(spec.get("holderIdentity") == self.identity)
+        return bool(spec.get("holderIdentity") == self.settings.identity)
 
     async def _release(self) -> None:
         """Release the Lease, so that a standby need not wait. Best effort: else the Lease expires by itself."""
@@ -295,21 +284,21 @@ class Election:
         try:
             await within(RELEASE_TIMEOUT, self._send_released())
         except KubeError as error:
-            _log.warning("lease not released", lease=self.name, error=str(error))
+            _log.warning("lease not released", lease=self._name, error=str(error))
 
     async def _send_released(self) -> None:
         released = {"leaseDurationSeconds": 1}
         try:
-            await self._send(self._body(self._spec(released), {RELEASED_BY: self.identity}))
+            await self._send(self._body(self._spec(released), {RELEASED_BY: self.settings.identity}))
         except ConflictError:
             await self._look()
             if self._may_continue():
-                await self._send(self._body(self._spec(released), {RELEASED_BY: self.identity}))
+                await self._send(self._body(self._spec(released), {RELEASED_BY: self.settings.identity}))
 
     # Out of touch
 
     def _is_blind(self) -> bool:
-        return _now() - self.seen_until() >= self.timing.out_of_touch
+        return _now() - self.seen_until() >= self.settings.out_of_touch
 
     async def _answer(self) -> None:
         """Answer a leader that is out of touch: this candidate has seen everything since the leader wrote so. If the
@@ -319,18 +308,18 @@ class Election:
             self._leader_blind = said, _now()
         if not said or said == self._answered or self.seen_until() <= self._leader_blind[1] or self._lease is None:
             return
-        answer = with_notes(self._lease, {SEEN_BY: self.identity})
+        answer = with_notes(self._lease, {SEEN_BY: self.settings.identity})
         if await self._attempt("lease not answered", self._send_and_observe(answer)):
             self._answered = said
-            _log.info("the leader is out of touch and this replica is not", lease=self.name, blind_since=said)
+            _log.info("the leader is out of touch and this replica is not", lease=self._name, blind_since=said)
 
     # The Lease itself
 
     async def _write(self, seconds: float) -> None:
         """Write the Lease with this holder. On success the deadline moves, counted from before the request was sent."""
         started, uid = _now(), uid_of(self._lease)
-        held = {"holderIdentity": self.identity, "leaseDurationSeconds": math.ceil(self.timing.duration)}
-        spec = self._spec(held)
+        duration = math.ceil(self.settings.lease_duration)
+        spec = self._spec({"holderIdentity": self.settings.identity, "leaseDurationSeconds": duration})
         self._blind_since = (self._blind_since or self.clock.timestamp()) if self._is_blind() else ""
         self._claims.add((uid, spec["renewTime"]))
         lease = await within(seconds, self._send(self._body(spec, {BLIND_SINCE: self._blind_since or None})))
@@ -339,7 +328,7 @@ class Election:
         if uid_of(lease) != uid and not self.leading:
             # PUT creates a missing Lease in spite of its preconditions, so a success does not prove who leads.
             raise ConflictError(409, "Conflict", "the lease was deleted meanwhile and made anew")
-        self._deadline = started + self.timing.renew_deadline
+        self._deadline = started + self.settings.renew_deadline
 
     def _spec(self, held: Object) -> Object:
         now = self.clock.micro_timestamp()
@@ -350,16 +339,16 @@ class Election:
         old = (self._lease or {}).get("metadata", {})
         kept = {key: old[key] for key in ("uid", "resourceVersion") if key in old}
         marked = {part: {**(old.get(part) or {}), **self.marks.get(part, {})} for part in ("labels", "annotations")}
-        metadata = {"name": self.name, "namespace": self.namespace, **kept, **marked}
+        metadata = {"name": self._name, "namespace": self._namespace, **kept, **marked}
         return with_notes(LEASES.object(metadata, spec=spec), {**_NOTES, **notes})
 
     async def _send(self, body: Object) -> Object:
         if self._lease is None:
-            return await self._api.create(LEASES, self.namespace, body)
-        return await self._api.replace(LEASES, self.namespace, self.name, body)
+            return await self._api.create(LEASES, self._namespace, body)
+        return await self._api.replace(LEASES, self._namespace, self._name, body)
 
     def _retry(self) -> float:
-        return self.timing.retry * self.rng.uniform(1.0, JITTER)
+        return self.settings.retry_period * self.rng.uniform(1.0, JITTER)
 
 
 def _now() -> float:

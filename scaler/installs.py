@@ -20,6 +20,7 @@ from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object, within
 from scaler.kube.errors import KubeError
 from scaler.kube.metadata import notes_of, spec_of, uid_of
 from scaler.names import GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from scaler.settings import Settings
 
 EVERYTHING = "*"
 LONGEST = 60.0
@@ -48,13 +49,13 @@ def marks(namespaces: Sequence[str]) -> Object:
 
 
 class Installs:
-    """One check per term of leadership. `lease` is the name of the Lease that this process holds in `namespace`; a
-    process that holds none ("") gives way to any Lease with a holder."""
+    """One check per term of leadership. A process without leader election holds no Lease, and gives way to any Lease
+    with a holder."""
 
-    def __init__(self, api: KubeApi, *, namespace: str, lease: str, namespaces: Sequence[str]) -> None:
+    def __init__(self, api: KubeApi, settings: Settings) -> None:
         self._api = api
-        self._own = (namespace, lease)
-        self._governed = frozenset(namespaces)
+        self._own = (settings.lease_namespace, settings.lease_name if settings.leader_election else "")
+        self._governed = frozenset(settings.namespaces)
         self._is_known = False
         """The own namespace has the label."""
         self._is_there = False

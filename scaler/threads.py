@@ -1,6 +1,14 @@
-"""Loops in threads of their own, for work that must not wait for the main loop, nor delay it.
+"""Loops in threads of their own, for what must not wait for the main loop, nor delay it: both servers, and the Lease.
 
-Loops exchange only awaited results and immutable values. This module knows nothing of what runs in them."""
+Loops exchange only awaited results and immutable values. The Lease is renewed over a connection of its own:
+
+    main loop  --beats-->  thread: Election  --renews, as long as the beats are fresh-->  Lease
+        ^ works                     |
+        +------- starts, ends ------+
+
+A main loop that is blocked for too long must not lead: the Lease expires and another replica takes over. When the main
+loop runs again, the deadline of every writer is past, so it sends nothing before it ends. Loops of one process share
+one monotonic clock, so a deadline means the same in both."""
 
 from __future__ import annotations
 
@@ -11,10 +19,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from functools import partial
 from typing import Any, TypeVar
 
+from scaler.election import Election
+from scaler.kube.api import KubeApi
+from scaler.kube.confined import Guarded
+from scaler.kube.errors import NotSentError
+
 T = TypeVar("T")
+Connect = Callable[[], AbstractAsyncContextManager[KubeApi]]
+"""Connects to the cluster, for the loop that calls it."""
 
 LEAVE = 5.0
 """Seconds for the tasks of a loop to end; after that they end with the process."""
+PATIENCE = 2
+"""Lease durations that the main loop may be blocked; another replica then needs one more. If fewer, one long decision
+would end every leader in turn; if more, services would wait for a loop that hangs."""
 
 
 @contextmanager
@@ -64,3 +82,31 @@ async def entered_in_thread(name: str, manager: AbstractAsyncContextManager[T]) 
             yield found
         finally:
             await run_in(there, partial(manager.__aexit__, None, None, None))
+
+
+async def lead_in_thread(election: Election, connect: Connect, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """As `election.lead`, in a thread and over a connection of its own; `work` runs in the loop of the caller."""
+    main, longest = asyncio.get_running_loop(), PATIENCE * election.settings.lease_duration
+    beat = main.time()
+
+    async def beat_for_ever() -> None:
+        nonlocal beat
+        while True:
+            beat = main.time()
+            await asyncio.sleep(election.settings.retry_period)
+
+    def refuse_when_still(*_: object) -> None:
+        still = asyncio.get_running_loop().time() - beat
+        if still > longest:
+            raise NotSentError(f"the main loop stands still since {still:.0f} s: the Lease is left to others")
+
+    async def lead_there() -> None:
+        async with connect() as api:
+            await election.lead(Guarded(api, refuse_when_still), lambda: run_in(main, work))
+
+    beating = main.create_task(beat_for_ever())
+    try:
+        with loop_in_thread("lease") as there:
+            await run_in(there, lead_there)
+    finally:
+        beating.cancel()

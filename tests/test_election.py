@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from scaler.clock import Clock
-from scaler.election import Election, LeadershipLost, LeaseTiming
+from scaler.election import Election, LeadershipLost
 from scaler.kube.api import LEASES, Object, PatchType
 from scaler.names import RELEASED_BY
+from scaler.settings import Settings
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.faults import Fault, Faults, Rule
@@ -27,7 +28,7 @@ VACANT = {
 }
 WRITES = frozenset({"create", "replace"})
 FOR_EVER = 1e6
-TIMING = LeaseTiming(duration=8.0, renew_deadline=5.0, retry=1.0, out_of_touch=120.0)
+TIMING = Settings(lease_duration=8.0, renew_deadline=5.0, retry_period=1.0, lease_namespace=NS, lease_name=NAME)
 
 
 def now() -> float:
@@ -88,7 +89,7 @@ class Candidate:
         self.faults = Faults(stage.clock, *faults, seed=len(stage.candidates))
         api = stage.cluster.client(name, self.faults)
         rng = random.Random(name)
-        self.election = Election(stage.clock, namespace=NS, name=NAME, identity=name, rng=rng, timing=TIMING)
+        self.election = Election(stage.clock, TIMING.model_copy(update={"identity": name}), rng=rng)
         self.began = -1.0
         self.ended = -1.0
         self._work = work
@@ -140,7 +141,7 @@ def test_a_missing_lease_is_created_but_only_after_whoever_may_have_held_it_must
     async def scene(stage: Stage) -> None:
         a = stage.start("a")
         await asyncio.sleep(20)
-        assert TIMING.duration <= a.began < TIMING.duration + 0.1
+        assert TIMING.lease_duration <= a.began < TIMING.lease_duration + 0.1
 
     play(scene, lease=False)
 
@@ -233,7 +234,7 @@ def test_a_leader_who_cannot_renew_stops_before_the_standby_starts(faults: list[
         await asyncio.sleep(25)
         assert a.lost.startswith("no renewal came through")
         assert broken + TIMING.renew_deadline - 1.2 <= a.ended <= broken + TIMING.renew_deadline
-        assert a.ended + 1.0 < b.began <= a.ended + TIMING.duration + 1.3
+        assert a.ended + 1.0 < b.began <= a.ended + TIMING.lease_duration + 1.3
 
     play(scene)
 
@@ -308,7 +309,7 @@ def test_a_lease_given_away_by_hand_ends_leadership_and_is_taken_after_its_time(
         await stage.edit(holderIdentity="b")
         await asyncio.sleep(20)
         assert a.lost == "the lease is held by b"
-        assert b.began > a.ended + TIMING.duration - 1.5
+        assert b.began > a.ended + TIMING.lease_duration - 1.5
 
     play(scene)
 
@@ -364,7 +365,7 @@ def test_a_lease_that_comes_back_from_a_backup_is_taken_after_its_whole_time(cut
         await asyncio.sleep(60)
         assert a.election.leading != cut_off
         if cut_off:
-            assert restored + TIMING.duration <= b.began <= restored + TIMING.duration + 3.0
+            assert restored + TIMING.lease_duration <= b.began <= restored + TIMING.lease_duration + 3.0
         else:
             assert b.began < 0
 

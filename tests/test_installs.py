@@ -264,7 +264,7 @@ def test_without_the_right_to_look_it_says_so_and_goes_on() -> None:
         cluster = SimCluster(Clock(START))
         api = cluster.client("poor", Poor())
         with capture_logs() as lines:
-            await Installs(api, namespace="home", lease="x", namespaces=()).look()
+            await Installs(api, Settings(lease_namespace="home", lease_name="x")).look()
         assert [line["event"] for line in lines] == ["other installs are not looked for"]
 
     run(story())
@@ -276,7 +276,7 @@ def test_one_that_has_seen_another_and_sees_nothing_any_more_gives_way() -> None
         cluster.apply([installed("home"), installed("zone"), lease("zone", ())])
         api = cluster.client("poor", Poor(after=3))
         with pytest.raises(OverlapError, match="Lease zone/mind-cluster-scaler, held by somebody"):
-            await Installs(api, namespace="home", lease="x", namespaces=()).look()
+            await Installs(api, Settings(lease_namespace="home", lease_name="x")).look()
 
     run(story())
 

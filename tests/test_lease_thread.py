@@ -12,16 +12,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 
 from scaler.clock import Clock
-from scaler.election import Election, LeadershipLost, LeaseTiming
+from scaler.election import Election, LeadershipLost
 from scaler.kube.api import LEASES, PODS, KubeApi, Object
 from scaler.kube.errors import NotSentError
 from scaler.kube.writer import NotLeaderError, Writer
-from scaler.lease_thread import lead_in_thread, patience
 from scaler.names import RELEASED_BY
+from scaler.settings import Settings
 from scaler.sim.cluster import SimCluster
+from scaler.threads import PATIENCE, lead_in_thread
 
 NS, NAME = "kube-system", "scaler"
-TIMING = LeaseTiming(duration=2.5, renew_deadline=2.0, retry=0.1, out_of_touch=120.0)
+TIMING = Settings(
+    lease_duration=2.5, renew_deadline=2.0, retry_period=0.1, lease_namespace=NS, lease_name=NAME, identity="me"
+)
 SHORT, LONG = 3.0, 9.0
 """Seconds: a pause beyond the deadline, and one beyond patience and deadline."""
 
@@ -35,9 +38,7 @@ class Stage:
         vacant = {"apiVersion": LEASES.api_version, "kind": "Lease", "spec": {}}
         metadata = {"name": NAME, "namespace": NS, "annotations": {RELEASED_BY: "nobody"}}
         self.cluster.apply([vacant | {"metadata": metadata}])
-        self.election = Election(
-            self.clock, namespace=NS, name=NAME, identity="me", rng=random.Random(1), timing=TIMING
-        )  # fmt: skip
+        self.election = Election(self.clock, TIMING, rng=random.Random(1))
         self.writer = Writer(self.cluster, deadline=self.election.deadline, rng=random.Random(1))
         self.threads: set[str] = set()
         self.working = asyncio.Event()
@@ -72,7 +73,7 @@ async def led(stage: Stage) -> asyncio.Task[None]:
 
 
 async def test_a_main_loop_that_stands_still_for_a_while_stays_the_leader() -> None:
-    assert patience(TIMING) > SHORT
+    assert PATIENCE * TIMING.lease_duration > SHORT
     stage = Stage()
     leading = await led(stage)
     before = stage.renewals()
@@ -88,7 +89,7 @@ async def test_a_main_loop_that_stands_still_for_a_while_stays_the_leader() -> N
 
 
 async def test_a_main_loop_that_stands_still_for_too_long_sends_nothing_when_it_wakes() -> None:
-    assert patience(TIMING) + TIMING.renew_deadline < LONG
+    assert PATIENCE * TIMING.lease_duration + TIMING.renew_deadline < LONG
     stage = Stage()
     leading = await led(stage)
     time.sleep(LONG)  # noqa: ASYNC251

@@ -13,6 +13,7 @@ from scaler.rules.finding import Finding, Path, shown
 from scaler.rules.limits import MAX_RATIOS
 from scaler.rules.rule import Ratio, Rule
 from scaler.rules.shape import LIST, number, shape_findings
+from scaler.rules.values import as_list, at
 
 
 class _Group(NamedTuple):
@@ -44,13 +45,16 @@ class _Entry(NamedTuple):
 def check(value: object) -> tuple[Rule | None, list[Finding]]:
     """The rule of a decoded document, None when some finding is an error, and all findings."""
     found = list(shape_findings(value))
-    version = value.get("version") if isinstance(value, dict) else None
+    document = at(value)
+    version = document.get("version")
     if isinstance(value, dict) and "version" not in value:
         found.append(Finding("VersionUnknown", (), 'no "version"; read as "1.0"', 'add "version": "1.0"', "warning"))
     elif isinstance(version, str) and version != "1.0":
         message = f'version {shown(version)} is not known; read as "1.0"'
         found.append(Finding("VersionUnknown", ("version",), message, 'write "1.0"', "warning"))
-    entries = [_entry((LIST, i), entry, found) for i, entry in _items(value, LIST)]
+    # Of too long a list, which is a finding of the shape, the end is not read.
+    listed = as_list(document.get(LIST))[:MAX_RATIOS]
+    entries = [_entry((LIST, i), entry, found) for i, entry in enumerate(listed)]
     for judge in (_steps, _zeros, _advice):
         found += judge(entries)
     if any(one.level == "error" for one in found):
@@ -65,29 +69,22 @@ def check(value: object) -> tuple[Rule | None, list[Finding]]:
     return Rule(tuple(ratios)), found
 
 
-def _items(holder: object, name: str) -> Iterator[tuple[int, Any]]:
-    """The elements of the list under `name` with their indices; none if there is no such list. Too long a list is a
-    finding of the shape, and its end is not read."""
-    listed = holder.get(name) if isinstance(holder, dict) else None
-    return enumerate(itertools.islice(listed, MAX_RATIOS)) if isinstance(listed, list) else iter(())
-
-
 def _entry(path: Path, entry: object, found: list[Finding]) -> _Entry:
     groups: dict[str, _Group] = {}
     whole = True
-    for j, raw in _items(entry, "group_list"):
-        here = (*path, "group_list", j)
-        if not isinstance(raw, dict) or not isinstance(name := raw.get("group_name"), str):
+    for j, raw in enumerate(as_list(at(entry).get("group_list"))[:MAX_RATIOS]):
+        here, members = (*path, "group_list", j), at(raw)
+        name = members.get("group_name")
+        if not isinstance(name, str):
             whole = False
             continue
         if name in groups:
             message = f"group {shown(name)} is named twice in this ratio"
             found.append(Finding("DuplicateGroup", (*here, "group_name"), message, "delete one of them"))
-        group = _Group(here, number(raw.get("group_num")), number(raw.get("server_num_per_group")))
+        group = _Group(here, number(members.get("group_num")), number(members.get("server_num_per_group")))
         whole = whole and group.num is not None and group.size is not None
         groups[name] = group
-    server_count = entry.get("server_count") if isinstance(entry, dict) else None
-    return _Entry(path, server_count, groups, whole and bool(groups))
+    return _Entry(path, at(entry).get("server_count"), groups, whole and bool(groups))
 
 
 def _steps(entries: Sequence[_Entry]) -> Iterator[Finding]:

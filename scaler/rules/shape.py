@@ -8,7 +8,7 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -41,47 +41,40 @@ POSITIVE_NUMBER = rf"^(?:{_up_to(MAX_PODS)})$(?!\n)"
 LABEL_VALUE = rf"^[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,{MAX_NAME - 2}}}[A-Za-z0-9])?$(?!\n)"
 UNKNOWN = "extra_forbidden"
 
-_CONFIG = ConfigDict(strict=True, extra="forbid", regex_engine="python-re", frozen=True)
+
+class _Part(BaseModel):
+    """A part of the document: nothing is converted, and no other member means anything."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", regex_engine="python-re", frozen=True)
 
 
-class Group(BaseModel):
+class Group(_Part):
     """How many instances of one group a ratio wants, and of how many pods each."""
 
-    model_config = _CONFIG
-
-    group_name: Annotated[
-        str, Field(pattern=LABEL_VALUE, description="Value of the jobs' label mind-cluster/group-name")
-    ]
-    group_num: Annotated[str, Field(pattern=NUMBER, description="Instances of this group, decimal digits in quotes")]
-    server_num_per_group: Annotated[
-        str, Field(pattern=POSITIVE_NUMBER, description="Pods per instance (Master + Worker); the same in every ratio")
-    ]
+    group_name: str = Field(pattern=LABEL_VALUE, description="Value of the jobs' label mind-cluster/group-name")
+    group_num: str = Field(pattern=NUMBER, description="Instances of this group, decimal digits in quotes")
+    server_num_per_group: str = Field(
+        pattern=POSITIVE_NUMBER, description="Pods per instance (Master + Worker); the same in every ratio"
+    )
 
 
-class RatioEntry(BaseModel):
+class RatioEntry(_Part):
     """One ratio at which the service may run."""
 
-    model_config = _CONFIG
-
-    group_list: Annotated[
-        list[Group], Field(min_length=1, max_length=MAX_GROUPS, description="Prefill first, then decode")
-    ]
-    server_count: Annotated[Any, Field(default=None, description="Written by the MindIE deployer; not needed")]
+    group_list: list[Group] = Field(min_length=1, max_length=MAX_GROUPS, description="Prefill first, then decode")
+    server_count: Any = Field(default=None, description="Written by the MindIE deployer; not needed")
 
 
-class RuleDocument(BaseModel):
+class RuleDocument(_Part):
     """Which ratios of prefill and decode instances a service may run at, largest first."""
 
-    model_config = ConfigDict(title="Elastic scaling rule (elastic_scaling.json)", **_CONFIG)
+    model_config = ConfigDict(title="Elastic scaling rule (elastic_scaling.json)")
 
-    version: Annotated[str, Field(default="1.0", description='"1.0"')]
-    status: Annotated[Any, Field(default=None, description="Written by the MindIE deployer; not needed")]
-    elastic_scaling_list: Annotated[
-        list[RatioEntry],
-        Field(
-            min_length=1, max_length=MAX_RATIOS, description="Largest ratio first; the last is the smallest to serve at"
-        ),
-    ]
+    version: str = Field(default="1.0", description='"1.0"')
+    status: Any = Field(default=None, description="Written by the MindIE deployer; not needed")
+    elastic_scaling_list: list[RatioEntry] = Field(
+        min_length=1, max_length=MAX_RATIOS, description="Largest ratio first; the last is the smallest to serve at"
+    )
 
 
 def shape_errors(value: object) -> list[ErrorDetails]:

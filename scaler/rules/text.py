@@ -122,8 +122,6 @@ def offsets(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def _behind_space(text: str, pos: int) -> int:
-    if text[pos] not in " \t\n\r":
-        return pos
     return _SPACE.match(text, pos).end()  # type: ignore[union-attr]  # matches the empty string too
 
 
