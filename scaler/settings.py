@@ -22,6 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from scaler.decide.world import Policy, Preempt
+from scaler.rules.finding import shown
 
 PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
@@ -45,11 +46,6 @@ class Mode(StrEnum):
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "text"]
-
-
-def _unset(value: object) -> object:
-    """An empty text means that a flag or a variable is not set."""
-    return None if value == "" else value
 
 
 def _split(value: object) -> object:
@@ -81,6 +77,7 @@ def _named(name: str) -> str:
 _Text = Annotated[str, Field(max_length=253)]
 _Path = Annotated[str, Field(max_length=4096)]
 _Name = Annotated[str, pydantic.AfterValidator(_named)]
+_Namespace = Annotated[str, Field(max_length=63), pydantic.AfterValidator(_named)]
 
 
 class Settings(BaseModel):
@@ -97,18 +94,14 @@ class Settings(BaseModel):
         "them; `auto` = gates beside an Ascend Operator, else create; `shadow` = whoever does so now: the scaler only "
         "notes what it would do.",
     )
-    ascend_operator_namespace: _Name = _setting(
-        "mindx-dl",
-        "Where Ascend Operator's Deployment is looked for; one of that name elsewhere is somebody else's.",
-        max_length=63,
+    ascend_operator_namespace: _Namespace = _setting(
+        "mindx-dl", "Where Ascend Operator's Deployment is looked for; one of that name elsewhere is somebody else's."
     )
     kubeconfig: _Path = _setting("", "Path; empty means the pod's service account, else the default kubeconfig.")
     context: _Text = _setting("", "Context in the kubeconfig; empty means the current one.")
 
     leader_election: bool = _setting(True, "Act only while holding the Lease. Off only for a single process.")
-    lease_namespace: _Name = _setting(
-        "default", "Own namespace of the install: its Lease, the last valid rules.", max_length=63
-    )
+    lease_namespace: _Namespace = _setting("default", "Own namespace of the install: its Lease, the last valid rules.")
     install: _Name = _setting(
         "mind-cluster-scaler",
         "Name of the install: of its webhook configurations, its policy that holds pods, and its Service.",
@@ -152,7 +145,7 @@ class Settings(BaseModel):
         "same as well (`equal-or-higher`), or nobody's (`never`).",
     )
     honour_preemptable: bool = _setting(True, 'Whether mind-cluster/preemptable: "false" protects a service.')
-    max_service_priority: Annotated[int | None, BeforeValidator(_unset)] = _number(
+    max_service_priority: Annotated[int | None, BeforeValidator(lambda text: None if text == "" else text)] = _number(
         None,
         "priority",
         "Most that mind-cluster/service-priority may ask for; empty: its PriorityClass.",
@@ -288,12 +281,12 @@ def _from_file(path: str, problems: list[str]) -> _Given:
         problems.append(f"{where}: cannot be read: {' '.join(str(error).split())}. Give a YAML mapping.")
         return {}
     if not isinstance(document, dict | None):
-        problems.append(f"{where}: found {_shown(document)}, not a mapping. Write `key: value` lines.")
+        problems.append(f"{where}: found {shown(document)}, not a mapping. Write `key: value` lines.")
         return {}
     for key in [key for key in document or {} if key not in Settings.model_fields]:
         close = difflib.get_close_matches(str(key).replace("-", "_"), Settings.model_fields, n=1)
         hint = f"Did you mean {close[0]}?" if close else "See docs/reference/settings.md."
-        problems.append(f"{where}: no such setting: {_shown(key)}. {REMOVED.get(str(key), hint)}")
+        problems.append(f"{where}: no such setting: {shown(key)}. {REMOVED.get(str(key), hint)}")
     known = ((key, value) for key, value in (document or {}).items() if key in Settings.model_fields)
     return {key: (value, f"{where}, key {key}") for key, value in known}
 
@@ -309,12 +302,7 @@ def _refused(details: Any, given: _Given) -> str:
     hint = f"{field.description} Default: {default_text(field)}."
     if str(value).startswith("tcp://"):
         hint = "Kubernetes sets this for a Service of that name: set enableServiceLinks: false in the pod."
-    return f"{where}: found {_shown(details['input'])}; {what[:1].lower()}{what[1:]}. {hint}"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return f"{where}: found {shown(details['input'])}; {what[:1].lower()}{what[1:]}. {hint}"
 
 
 def flag(name: str) -> str:
