@@ -7,7 +7,6 @@ import math
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -27,7 +26,7 @@ from scaler.informers.mode import Alone, CurrentMode, ModeInForce
 from scaler.informers.resources import informers, report_informers
 from scaler.installs import Installs, marks
 from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi
-from scaler.kube.confined import confined, connect_confined
+from scaler.kube.confined import confined
 from scaler.kube.writer import Writer
 from scaler.names import BUDGET, MANAGED_BY
 from scaler.ranktables.reconciler import RankTableReconciler
@@ -89,9 +88,9 @@ class App:
         notes: Notes | None = None,
     ) -> None:  # fmt: skip
         self._watches = settings.mode is Mode.SHADOW
+        self.home = settings.lease_namespace
         if self._watches:
-            home = settings.lease_namespace
-            api, apart = confined(api, home), apart and partial(connect_confined, apart, home)
+            api = confined(api, self.home)
         self.api, self._apart = api, apart
         self.settings = settings
         self.notes = notes
@@ -102,7 +101,6 @@ class App:
         self.queue = WorkQueue()
         self.changes = changes.Changes()
         self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
-        self.home = settings.lease_namespace
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
         self.informers = {**informers(api, self.cache, settings.namespaces, rng, self.home, silence=silence)}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 from scaler.kube.api import CONFIG_MAPS, LEASES, KubeApi, Object, Resource
@@ -48,12 +47,3 @@ def confined(api: KubeApi, home: str) -> KubeApi:
             raise status_error(403, "Forbidden", f"not sent: {verb} {where}; only {home} is written to")
 
     return Guarded(api, refuse_others)
-
-
-@asynccontextmanager
-async def connect_confined(
-    connect: Callable[[], AbstractAsyncContextManager[KubeApi]], home: str
-) -> AsyncIterator[KubeApi]:
-    """The connection that `connect` makes, confined."""
-    async with connect() as api:
-        yield confined(api, home)
