@@ -11,26 +11,19 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 import yarl
+from aiohttp.http_exceptions import LineTooLong
 
 from scaler import __version__
 from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Resource, WatchEvent
 from scaler.kube.configuration import Configuration, Credentials, load
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
-from scaler.kube.wire import (
-    LONGEST_LINE,
-    EventDecoder,
-    LineSplitter,
-    decode_object,
-    decode_page,
-    path_of,
-    query_of,
-    refusal,
-)
+from scaler.kube.wire import LONGEST_LINE, EventDecoder, decode_object, decode_page, path_of, query_of, refusal
 
 USER_AGENT = f"scaler/{__version__}"
 REQUEST_TIMEOUT = 10.0
@@ -117,20 +110,22 @@ class HttpKubeApi:
                 "timeoutSeconds": timeout_seconds,
             }
         )
-        response = await self._open_watch(resource, path_of(resource, namespace) + query)
+        response = await self._exchange("watch", resource, path_of(resource, namespace) + query, _opened)
         try:
-            splitter, decode_event = LineSplitter(), EventDecoder(decode)
+            decode_event = EventDecoder(decode)
             while True:
                 try:
-                    chunk = await response.content.readany()
+                    line = await response.content.readline(max_line_length=LONGEST_LINE)
+                except LineTooLong:
+                    raise UnknownOutcomeError(f"a watch line is longer than {LONGEST_LINE} bytes") from None
                 except _TRANSPORT_ERRORS as error:
                     raise _untrusted("watch", error) from None
-                if not chunk:
+                if not line:
                     break
-                for line in splitter.feed(chunk):
+                if not line.endswith(b"\n"):
+                    raise UnknownOutcomeError("the watch ended within an event")
+                if line != b"\n":
                     yield await decode_event(line)
-            if splitter.rest:
-                raise UnknownOutcomeError("the watch ended within an event")
         finally:
             response.close()
 
@@ -185,51 +180,38 @@ class HttpKubeApi:
     ) -> bytes:  # fmt: skip
         """The JSON of one answer, or an error; `longest` in bytes, 0 for no limit."""
         data = None if body is None else msgspec.json.encode(body)
+        read = partial(_json_of, longest=longest)
+        return await self._exchange(verb, resource, path, read, data, content_type=content_type, timeouts=timeouts)
 
-        async def exchange(authorization: str) -> bytes:
+    async def _exchange(
+        self, verb: str, resource: Resource, path: str, read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
+        data: bytes | None = None, *, content_type: str = "application/json", timeouts: int = 1,
+    ) -> T:  # fmt: skip
+        """What `read` makes of the answer. The request is sent once more if the answer was 401."""
+
+        async def once() -> T:
+            headers = {"Content-Type": content_type}
+            if authorization := await self._credentials.header():
+                headers["Authorization"] = authorization
             async with asyncio.timeout(self._timeout * timeouts):
-                sent = self._request(verb, resource, path, authorization, self._timeout, data, content_type)
-                async with await sent as response:
-                    return await _json_of(response, longest)
+                return await read(await self._request(verb, resource, path, headers, data))
 
-        return await self._authorized(_METHODS.get(verb, "GET"), exchange)
-
-    async def _open_watch(self, resource: Resource, path: str) -> aiohttp.ClientResponse:
-        """The answer to a watch; its events are not read yet."""
-
-        async def exchange(authorization: str) -> aiohttp.ClientResponse:
-            async with asyncio.timeout(self._timeout):
-                response = await self._request("watch", resource, path, authorization, self.watch_silence)
-                if response.status == 200 and response.content_type == "application/json":
-                    return response
-                async with response:
-                    await _json_of(response)
-            raise UnknownOutcomeError(f"{response.status} is no answer to a watch")
-
-        return await self._authorized("watch", exchange)
-
-    async def _authorized(self, method: str, exchange: Callable[[str], Awaitable[T]]) -> T:
-        """One exchange, or two when the first was answered with 401."""
         try:
             try:
-                return await exchange(await self._credentials.header())
+                return await once()
             except UnauthorizedError:
                 await self._credentials.renew()
-                return await exchange(await self._credentials.header())
-        except aiohttp.ClientConnectorCertificateError as error:
-            await self._credentials.renew()
-            raise _untrusted(method, error) from None
+                return await once()
         except _TRANSPORT_ERRORS as error:
-            raise _untrusted(method, error) from None
+            if isinstance(error, aiohttp.ClientConnectorCertificateError):
+                await self._credentials.renew()
+            raise _untrusted(verb, error) from None
 
     async def _request(
-        self, verb: str, resource: Resource, path: str, authorization: str, silence: float, data: bytes | None = None,
-        content_type: str = "application/json",
-    ) -> aiohttp.ClientResponse:  # fmt: skip
+        self, verb: str, resource: Resource, path: str, headers: dict[str, str], data: bytes | None
+    ) -> aiohttp.ClientResponse:
         """Send the request, and report the seconds until an answer began, or until none came."""
-        headers = {"Content-Type": content_type}
-        if authorization:
-            headers["Authorization"] = authorization
+        silence = self.watch_silence if verb == "watch" else self._timeout
         connect = min(CONNECT_TIMEOUT, self._timeout / 2)  # less than the answer has, so that "not sent" is certain
         loop = asyncio.get_running_loop()
         began, date = loop.time(), None
@@ -256,7 +238,7 @@ _METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DEL
 """HTTP methods of the verbs that write; all others are GET."""
 
 _TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-"""ValueError: aiohttp raises it for a chunk or a line that is too long."""
+"""ValueError: aiohttp raises it for a chunk that is too long."""
 
 
 def _untrusted(what: str, error: BaseException) -> KubeError:
@@ -268,12 +250,21 @@ def _untrusted(what: str, error: BaseException) -> KubeError:
 
 async def _json_of(response: aiohttp.ClientResponse, longest: int = 0) -> bytes:
     """The body. A refusal is raised as its error; a success must be JSON (a proxy's page of HTML is no answer)."""
-    answer = await (read_at_most(response, longest) if longest else response.read())
+    async with response:
+        answer = await (read_at_most(response, longest) if longest else response.read())
     if not 200 <= response.status < 300:
         raise refusal(response.status, response.reason or "", answer, response.headers.get("Retry-After"))
     if response.content_type != "application/json":
         raise UnknownOutcomeError(f"{response.status} with {response.content_type} instead of JSON")
     return answer
+
+
+async def _opened(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+    """The answer to a watch; its events are not read yet."""
+    if response.status == 200 and response.content_type == "application/json":
+        return response
+    await _json_of(response)
+    raise UnknownOutcomeError(f"{response.status} is no answer to a watch")
 
 
 async def read_at_most(response: aiohttp.ClientResponse, longest: int) -> bytes:

@@ -41,17 +41,18 @@ class Outbox(Generic[K]):
         """Due keys by namespace. A namespace has a few tasks, not one for each key: there may be 10,000 keys."""
         self._writers: Counter[str] = Counter()
         self._waiting: set[K] = set()
+        """Keys that are marked; one may be marked again while its write is under way."""
         self._under_way: set[K] = set()
-        self._marked_again: set[K] = set()
         self._not_before: dict[K, float] = {}
         self._failures: dict[K, int] = {}
         self._prune_at = _PRUNE_AT
 
     def mark(self, key: K, *, delay: float = 0.0) -> None:
         """Queue the object of `key` for a write, not before `delay` seconds from now."""
-        if key in self._under_way:
-            self._marked_again.add(key)
-        elif key not in self._waiting:
+        if key in self._waiting:
+            return
+        self._waiting.add(key)
+        if key not in self._under_way:
             self._enqueue(key, max(_now() + delay, self._not_before.get(key, 0.0)))
 
     @property
@@ -99,13 +100,13 @@ class Outbox(Generic[K]):
             _log.exception("report failed", what=str(key), retry_in=pause)
         finally:
             self._under_way.discard(key)
-        again = key in self._marked_again
-        self._marked_again.discard(key)
         due = self._not_before[key] = _now() + max(pause, self._interval)
         if len(self._not_before) > self._prune_at:
             self._not_before = {key: at for key, at in self._not_before.items() if at > _now()}
             self._prune_at = max(_PRUNE_AT, 2 * len(self._not_before))
-        if pause or again:
+        if pause:
+            self._waiting.add(key)
+        if key in self._waiting:
             self._enqueue(key, due)
 
     def _backoff(self, key: K, retry_after: float | None) -> float:
@@ -114,7 +115,6 @@ class Outbox(Generic[K]):
         return max(pause, min(retry_after or 0.0, _LONGEST_BACKOFF))
 
     def _enqueue(self, key: K, due: float) -> None:
-        self._waiting.add(key)
         if due <= _now():
             self._due.put_nowait(key)
         else:

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from scaler.kube.api import KubeApi, Object, Page, PatchType, Resource
@@ -63,24 +63,14 @@ class Slots:
         """Wait for a slot and keep it; first come, first served. The caller bounds the wait."""
         lane = self._lanes.setdefault(namespace, asyncio.Semaphore(self.most_of_one))
         self._users[namespace] += 1
-        kept = False
-
-        def give_back() -> None:
-            nonlocal kept
-            if kept:
-                kept = False
-                self._free.release()
-
         try:
             async with lane:
                 await self._free.acquire()
-                kept = True
-                timer = asyncio.get_running_loop().call_later(PATIENCE, give_back)
-                try:
+                with ExitStack() as kept:  # closed twice, the slot is given back once
+                    kept.callback(self._free.release)
+                    timer = asyncio.get_running_loop().call_later(PATIENCE, kept.close)
+                    kept.callback(timer.cancel)
                     yield
-                finally:
-                    timer.cancel()
-                    give_back()
         finally:
             self._users[namespace] -= 1
             if not self._users[namespace]:
