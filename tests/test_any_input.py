@@ -411,10 +411,10 @@ def test_admission_answers_whatever_it_is_asked(found: tuple[Resource, Object], 
     for asked in (request, request | {"oldObject": odd}, request | {"object": odd}, odd):
         body = json.dumps({"request": asked}).encode()
         for review in (reviews.review_pod, reviews.review_ascend_job, reviews.review_rule, _review_labels):
-            answer = review(body)
+            answer = reviews.answer_to(body, review)
             assert answer.uid in ("u", "")
             assert reviews.encode(answer)
 
 
-def _review_labels(body: bytes) -> reviews.Response:
-    return reviews.review_labels(body, lambda _namespace, _rule: ("group0",))
+def _review_labels(request: reviews.Request) -> reviews.Response:
+    return reviews.review_labels(request, lambda _namespace, _rule: ("group0",))

@@ -1,4 +1,4 @@
-"""The answers of admission: an AdmissionReview request in, a `Response` out. Pure functions of bytes; none raises.
+"""The answers of admission: the request of an AdmissionReview in, a `Response` out. Pure functions; none raises.
 
 Four reviews: hold a pod (add the gate), move the labels of a job beside Ascend Operator into its pod templates, check a
 rule, check labels against their rule. Each review reads only the fields that it needs and fails open: an unreadable
@@ -8,8 +8,7 @@ I/O."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 import msgspec
 
@@ -29,7 +28,6 @@ MAX_WORDS = 240
 GroupsOf = Callable[[str, str], tuple[str, ...] | None]
 """Returns the groups of the rule (namespace, name) in force, None when no rule is known. Must not do I/O."""
 Labels = Mapping[str, Any]
-P = ParamSpec("P")
 _ONE_INSTANCE = frozenset({"AscendJob", "LeaderWorkerSet", "Job"})
 """Kinds whose templates make the pods of one instance: all of these templates have the labels, or none has them."""
 _TEMPLATE = "pod template "
@@ -75,7 +73,9 @@ class _ReviewedKind(msgspec.Struct):
     kind: str = ""
 
 
-class _Request(msgspec.Struct, rename="camel"):
+class Request(msgspec.Struct, rename="camel"):
+    """The fields of a request that the reviews read."""
+
     uid: str
     operation: str = ""
     namespace: str = ""
@@ -86,28 +86,22 @@ class _Request(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct):
-    request: _Request
+    request: Request
 
 
 _REVIEW = msgspec.json.Decoder(_Review)
 
 
-def _of_bytes(review: Callable[Concatenate[_Request, P], Response]) -> Callable[Concatenate[bytes, P], Response]:
-    """The review as a function of the bytes of an AdmissionReview. An unreadable request is allowed."""
-
-    @wraps(review)
-    def answer(body: bytes, /, *args: P.args, **kwargs: P.kwargs) -> Response:
-        try:
-            request = _REVIEW.decode(body).request
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            return Response(readable=False)
-        return msgspec.structs.replace(review(request, *args, **kwargs), uid=request.uid)
-
-    return answer
+def answer_to(body: bytes, review: Callable[[Request], Response]) -> Response:
+    """The answer of `review` to an AdmissionReview. An unreadable request is allowed."""
+    try:
+        request = _REVIEW.decode(body).request
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return Response(readable=False)
+    return msgspec.structs.replace(review(request), uid=request.uid)
 
 
-@_of_bytes
-def review_pod(request: _Request) -> Response:
+def review_pod(request: Request) -> Response:
     """Hold a new pod that names a rule: add our gate, and the deletion cost that makes owners delete held pods first.
 
     A pod that is bound or has the gate already is not changed; gates of others and a cost of the user stay."""
@@ -125,8 +119,7 @@ def review_pod(request: _Request) -> Response:
     return Response(patch=patch)
 
 
-@_of_bytes
-def review_ascend_job(request: _Request) -> Response:
+def review_ascend_job(request: Request) -> Response:
     """Move the labels of a job into its pod templates: Ascend Operator then makes the pods at once, and with the gate.
 
     All three labels are copied into every template. mind-cluster/scaling-rule moves from the job's own labels, where it
@@ -152,8 +145,7 @@ def review_ascend_job(request: _Request) -> Response:
     return Response(patch=patch)
 
 
-@_of_bytes
-def review_rule(request: _Request) -> Response:
+def review_rule(request: Request) -> Response:
     """Refuse a ConfigMap with an invalid rule, in the words of the linter; its warnings become warnings of admission.
 
     A document that has not changed is not refused again: a broken rule can still be paused or labelled."""
@@ -171,8 +163,7 @@ def review_rule(request: _Request) -> Response:
     return Response(warnings=_limited(map(str, warnings)), refusal=errors, name=name)
 
 
-@_of_bytes
-def review_labels(request: _Request, groups_of: GroupsOf) -> Response:
+def review_labels(request: Request, groups_of: GroupsOf) -> Response:
     """Warn about labels of a job, a workload or a pod that are incomplete, or name a group that their rule lacks."""
     obj = request.object
     if obj is None or request.sub_resource or at(obj, "metadata").get("deletionTimestamp"):

@@ -10,7 +10,6 @@ Every replica serves it, leader or not. Must not change objects or look anything
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,7 +20,9 @@ from scaler.report.metrics import Metrics
 from scaler.serve.reviews import (
     MAX_BODY,
     GroupsOf,
+    Request,
     Response,
+    answer_to,
     encode,
     review_ascend_job,
     review_labels,
@@ -45,7 +46,7 @@ def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
     server = Server(LIMITS, metrics.turned_away.labels("webhook").inc)
     long_reviews = _LongReviews(server)
 
-    def add(path: str, review: Callable[[bytes], Response], at_once: int) -> None:
+    def add(path: str, review: Callable[[Request], Response], at_once: int) -> None:
         async def handle(request: web.Request) -> web.StreamResponse:
             loop = asyncio.get_running_loop()
             began = loop.time()
@@ -56,7 +57,8 @@ def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
                 raise web.HTTPRequestEntityTooLarge(MAX_BODY, length)
             server.lend(request, length)
             body = await request.read()
-            answer = review(body) if len(body) <= at_once else await long_reviews.review(request, review, body)
+            reviewed = partial(answer_to, body, review)
+            answer = reviewed() if len(body) <= at_once else await long_reviews.wait_for(reviewed, request.remote or "")
             metrics.webhook_answers.labels(path, answer.outcome).inc()
             metrics.webhook_seconds.observe(loop.time() - began)
             return web.Response(body=encode(answer), content_type="application/json")
@@ -76,18 +78,18 @@ class _LongReviews:
 
     def __init__(self, server: Server) -> None:
         self._thread = ThreadPoolExecutor(1, "long-review")
-        self._waiting: Counter[str] = Counter()
+        self._waiting: list[str] = []
+        """The addresses that asked."""
         self._server = server
 
-    async def review(self, request: web.Request, review: Callable[[bytes], Response], body: bytes) -> Response:
-        address = request.remote or ""
-        if self._waiting.total() >= _LONG or self._waiting[address] >= _LONG // 2:
+    async def wait_for(self, reviewed: Callable[[], Response], address: str) -> Response:
+        if len(self._waiting) >= _LONG or self._waiting.count(address) >= _LONG // 2:
             self._server.turn_away()
-        self._waiting[address] += 1
+        self._waiting.append(address)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, review, body)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, reviewed)
         finally:
-            self._waiting[address] -= 1
+            self._waiting.remove(address)
 
     async def end(self, _app: web.Application) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -12,7 +12,7 @@ import msgspec
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, Object, Resource
 from scaler.kube.errors import status_error
 from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
-from scaler.serve.reviews import Response, encode, review_ascend_job, review_pod, review_rule
+from scaler.serve.reviews import Request, Response, answer_to, encode, review_ascend_job, review_pod, review_rule
 from scaler.sim.apiserver.patches import json_patch
 from scaler.sim.apiserver.server import Hook, Review
 
@@ -42,7 +42,7 @@ def _opted_in(review: Review) -> bool:
     return review.namespace_labels.get(NAMESPACE_LABEL) == "enabled"
 
 
-def _reviewed(review: Review, resource: Resource, ask: Callable[[bytes], Response]) -> Object:
+def _reviewed(review: Review, resource: Resource, ask: Callable[[Request], Response]) -> Object:
     """The object as changed by the answer; raises the API server's error when it is refused."""
     if review.resource != resource:
         return review.object
@@ -52,7 +52,7 @@ def _reviewed(review: Review, resource: Resource, ask: Callable[[bytes], Respons
         "object": review.object, "oldObject": review.old,
     }  # fmt: skip
     whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    response = msgspec.json.decode(encode(ask(msgspec.json.encode(whole))))["response"]
+    response = msgspec.json.decode(encode(answer_to(msgspec.json.encode(whole), ask)))["response"]
     if not response["allowed"]:
         status = response["status"]
         raise status_error(

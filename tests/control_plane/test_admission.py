@@ -31,7 +31,7 @@ from scaler.names import (
     RULE_LABEL,
 )
 from scaler.report.metrics import Metrics
-from scaler.serve.reviews import review_ascend_job, review_pod
+from scaler.serve.reviews import answer_to, review_ascend_job, review_pod
 from scaler.serve.webhook import webhook_server
 from scaler.serve.webhook_certs import CertificateKeeper
 from tests.control_plane.plane import ControlPlane, kubectl_path
@@ -216,7 +216,7 @@ async def test_policies_and_webhook_make_the_same_of_every_pod_and_job(cluster: 
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         words = ("create", "-f", "-", "-n", here, "--dry-run=server", "-o", "yaml")
         made = list(yaml.safe_load_all(await cluster.kubectl(*words, text=text)))
-        wanted = [patched(obj, review(request(obj))) for obj in objects]
+        wanted = [patched(obj, answer_to(request(obj), review)) for obj in objects]
         assert [facts(obj) for obj in made] == [facts(obj) for obj in wanted]
         changed = [found for found, obj in zip(made, objects, strict=True) if facts(found) != facts(obj)]
         assert len(objects) > len(changed) >= len(objects) / 4

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from scaler.kube.api import Object
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
-from scaler.serve.reviews import review_labels
+from scaler.serve.reviews import answer_to, review_labels
 from tests.serve.reviewing import request
 
 GOOD = {RULE_LABEL: "rule", GROUP_LABEL: "group0", JOB_ID_LABEL: "mindie"}
@@ -37,7 +38,7 @@ def warnings(obj: Object) -> list[str]:
     def groups(namespace: str, rule: str) -> tuple[str, ...] | None:
         return ("group0", "group1") if (namespace, rule) == ("mindie", "rule") else None
 
-    return list(review_labels(request(obj), groups).warnings)
+    return list(answer_to(request(obj), partial(review_labels, groups_of=groups)).warnings)
 
 
 KINDS = ("Pod", "AscendJob", "Deployment", "LeaderWorkerSet", "StormService", "Job")

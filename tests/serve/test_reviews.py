@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from scaler.kube.api import Object
 from scaler.names import DELETION_COST, GATE, GROUP_LABEL, HELD_COST, JOB_ID_LABEL, MOVED_RULE, RULE_LABEL
 from scaler.serve import reviews
-from scaler.serve.reviews import Response, review_ascend_job, review_labels, review_pod, review_rule
+from scaler.serve.reviews import Response, answer_to, review_labels
 from scaler.tools.linting.document import read_document
 from scaler.tools.linting.lint import Source, lint
 from tests.jobs import job, rule_config_map
@@ -21,6 +22,9 @@ from tests.rules.documents import config_map
 from tests.serve.reviewing import UID, patched, request, response
 
 LABELS = {RULE_LABEL: "rule", GROUP_LABEL: "group0", JOB_ID_LABEL: "mindie"}
+review_pod, review_ascend_job, review_rule = (
+    partial(answer_to, review=review) for review in (reviews.review_pod, reviews.review_ascend_job, reviews.review_rule)
+)
 DEEP = b'{"request":{"uid":"' + UID.encode() + b'","object":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
 
 
@@ -37,7 +41,7 @@ def groups(namespace: str, rule: str) -> tuple[str, ...] | None:
 
 def all_answers(body: bytes) -> list[Response]:
     plain = [review(body) for review in (review_pod, review_ascend_job, review_rule)]
-    return [*plain, review_labels(body, groups)]
+    return [*plain, answer_to(body, partial(review_labels, groups_of=groups))]
 
 
 # pods

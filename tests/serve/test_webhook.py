@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from scaler.report.metrics import Metrics
 from scaler.serve import certificates, webhook
 from scaler.serve.certificates import KeyPair, Keys
-from scaler.serve.reviews import MAX_BODY, Response, review_rule
+from scaler.serve.reviews import MAX_BODY, Request, Response, review_rule
 from scaler.serve.webhook import webhook_server
 from scaler.serve.webhook_certs import ServerCertificate
 from tests.jobs import job, rule_config_map
@@ -122,9 +122,9 @@ async def test_more_long_requests_than_may_wait_are_told_to_come_again(
 ) -> None:
     go_on = threading.Event()
 
-    def review(body: bytes) -> Response:
+    def review(asked: Request) -> Response:
         assert go_on.wait(60)
-        return review_rule(body)
+        return review_rule(asked)
 
     monkeypatch.setattr(webhook, "review_rule", review)
     monkeypatch.setattr(webhook, "_LONG", 4)
@@ -155,9 +155,9 @@ async def test_long_requests_are_read_beside_the_loop_one_at_a_time(
 ) -> None:
     threads: list[str] = []
 
-    def review(body: bytes) -> Response:
+    def review(asked: Request) -> Response:
         threads.append(threading.current_thread().name)
-        return review_rule(body)
+        return review_rule(asked)
 
     monkeypatch.setattr(webhook, "review_rule", review)
     short, long = request(rule_config_map("{")), request(rule_config_map("{" + " " * 20_000))
@@ -173,14 +173,14 @@ async def test_long_requests_are_read_beside_the_loop_one_at_a_time(
 
 
 async def test_a_fault_of_ours_shows_no_traceback(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_body: bytes) -> object:
+    def broken(_asked: Request) -> object:
         raise RuntimeError("inside")
 
     monkeypatch.setattr(webhook, "review_pod", broken)
     with capture_logs() as logs:
         async with (
             session(shown_by(keys)) as client,
-            client.post("/mutate/pods", data=b"{}", ssl=trusting(keys)) as answer,
+            client.post("/mutate/pods", data=request({}), ssl=trusting(keys)) as answer,
         ):
             assert (answer.status, await answer.text()) == (500, "500 internal error\n")
     assert [line["event"] for line in logs] == ["request failed"]
