@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from decimal import ROUND_CEILING
 from functools import lru_cache
 from typing import Any
@@ -29,8 +28,8 @@ LONGEST_QUANTITY = 64
 LONGEST_PLACEMENT = 8 * 1024
 """Characters of selector, affinity, tolerations and volumes, of a job those of all its templates together: beyond that
 the pods count as allowed on every node."""
-LONGEST_PLAIN = 1024
-"""Characters of requests whose result is remembered; ordinary ones have 100."""
+LONGEST_REMEMBERED = 2048
+"""Bytes of the JSON of requests whose result is remembered; ordinary ones have 300."""
 PLACEMENT = ("nodeSelector", "affinity", "tolerations", "volumes", "topologySpreadConstraints")
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _shared = sharing(1024)
@@ -94,19 +93,18 @@ def requests_of(pod: PodResources) -> Requests:
     """The pod's effective requests, by resource name, `pods` included; equal ones are one object.
 
     Containers and sidecars run together; an ordinary init container runs beside the sidecars before it."""
-    if not (pod.init_containers or pod.overhead or pod.resources):
-        with suppress(TypeError):  # amounts of a shape that no API server accepts
-            resources = [container.resources for container in pod.containers or ()]
-            plain = tuple([tuple(one.amounts.items()) if one else () for one in resources])
-            if sum([len(name) + len(amount) for amounts in plain for name, amount in amounts]) <= LONGEST_PLAIN:
-                return _plain(plain)
-    return _effective(pod)
+    alone = PodResources(pod.containers, pod.init_containers, pod.overhead, pod.resources)  # without other fields
+    try:
+        text = msgspec.json.encode(alone)
+    except (ValueError, TypeError, OverflowError, RecursionError):  # amounts that no API server accepts
+        return _effective(pod)
+    return _remembered(text) if len(text) <= LONGEST_REMEMBERED else _effective(pod)
 
 
 @lru_cache(maxsize=1024)
-def _plain(containers: tuple[tuple[tuple[str, Any], ...], ...]) -> Requests:
-    """The requests of a pod with plain containers only, as nearly all are: computed once per template."""
-    return _effective(PodResources([ContainerResources(Resources(dict(amounts))) for amounts in containers]))
+def _remembered(text: bytes) -> Requests:
+    """The requests of a pod, from its JSON: computed once per template."""
+    return _effective(msgspec.json.decode(text, type=PodResources))
 
 
 def _effective(pod: PodResources) -> Requests:
