@@ -34,7 +34,6 @@ from scaler.report.elastic_services import StatusWriter
 from scaler.report.gate_setup import GateSetup
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
-from scaler.serve.health import HealthState
 from scaler.settings import Mode, Settings
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
@@ -58,6 +57,8 @@ SHUTDOWN_TIMEOUT = 5.0
 """Seconds for writes under way to end after SIGTERM."""
 PULSE = 5.0
 """Seconds between two checks of the decision loop, of the watches, and of the API server's clock."""
+STALLED_AFTER = 30.0
+"""Seconds without a sign of life after which the decision loop counts as stalled."""
 SILENCE = 0.75
 """Part of `out_of_touch` after which a resource without an event is listed again, so that it stays in touch."""
 
@@ -97,7 +98,8 @@ class App:
         self.clock = clock
         rng = random.Random(seed)  # noqa: S311 - jitter, no secret
         self.metrics = metrics or Metrics()
-        self.health = HealthState(self._problems)
+        self._beat = math.inf
+        """Loop time of the last sign of life of the decision loop; it has to give them from the first one on."""
         self.queue = WorkQueue()
         self.changes = changes.Changes()
         self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
@@ -295,19 +297,26 @@ class App:
                     self.queue.wake()
                 self.metrics.out_of_touch.set(bool(words))
             if self.controller.loops != loops or not (self.queue.has_work and self.controller.running):
-                self.health.beat("decision loop")
+                self._beat = asyncio.get_running_loop().time()
             loops = self.controller.loops
             self.reporter.write_left_out()
             self._follow_clocks()
             await asyncio.sleep(PULSE)
 
-    def _problems(self) -> dict[str, str]:
-        """The problems for the readiness probe."""
+    def stalled(self) -> list[str]:
+        """A sentence about the decision loop when it has stalled; empty when the process is healthy. For any thread."""
+        silence = asyncio.get_running_loop().time() - self._beat
+        return [f"decision loop: no sign of life for {silence:.0f} s"] if silence > STALLED_AFTER else []
+
+    def missing(self) -> list[str]:
+        """A sentence about each condition that does not hold; empty when ready, as a synced standby is. For any
+        thread."""
         found, lost = dict[str, str](), self.freshness.lost()
         for resource, informer in self.informers.items():
             unlisted = "" if informer.synced_or_absent.is_set() else informer.problem
             found[resource.full_name] = lost.get(resource, unlisted)
-        return found | ({"webhook": self.certificate.problem} if self.certificate is not None else {})
+        found |= {"webhook": self.certificate.problem} if self.certificate is not None else {}
+        return [f"waiting for {what}: {problem}" for what, problem in sorted(found.items()) if problem]
 
     def _follow_clocks(self) -> None:
         """Convert times of the API servers into the time of this process."""
@@ -347,7 +356,7 @@ class App:
             if self.settings.http_port:
                 from scaler.serve.http import http_server  # noqa: PLC0415 - the simulation has no server
 
-                server = http_server(self.health, self.metrics, lambda: self.controller.world)
+                server = http_server(self.stalled, self.missing, self.metrics, lambda: self.controller.world)
                 http = server.served(host, self.settings.http_port)
                 await stack.enter_async_context(entered_in_thread("http", http))
             yield

@@ -40,7 +40,7 @@ def test_it_is_not_ready_before_all_nodes_are_listed_unless_it_may_not_list_them
         said = []
         for seconds in (12, 36):
             await asyncio.sleep(seconds)
-            said.append(app.health.missing())
+            said.append(app.missing())
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         return said
@@ -58,7 +58,7 @@ def test_a_cluster_without_volcano_and_ascend_jobs_gets_ready() -> None:
         app = App(cluster.client("scaler"), settings, clock, seed=0)
         running = asyncio.create_task(app.run())
         await asyncio.sleep(12)
-        said = app.health.missing()
+        said = app.missing()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         return said

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from scaler.app import PULSE, App
+from scaler.app import PULSE, STALLED_AFTER, App
 from scaler.clock import Clock
 from scaler.election import LeadershipLost
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, LEASES, POD_GROUPS, PODS, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.names import BLIND_SINCE, SEEN_BY
-from scaler.serve.health import STALLED_AFTER
 from scaler.settings import Settings
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.list_watch import Seen
@@ -47,10 +46,6 @@ async def hang() -> None:
     """Until the client gives up."""
     await asyncio.sleep(MINUTE)
     raise UnknownOutcomeError("no answer in time")
-
-
-async def for_ever() -> None:
-    await asyncio.Event().wait()
 
 
 TROUBLES: dict[str, Trouble] = {
@@ -161,19 +156,19 @@ def test_a_leader_that_is_blind_for_ten_minutes_says_so_everywhere_and_stops(wha
         with capture_logs() as logs:
             async with stage() as on:
                 one = await on.start("one", TROUBLES[what])
-                assert (one.app.health.missing(), one.metric) == ([], 0)
+                assert (one.app.missing(), one.metric) == ([], 0)
                 before = on.created("one")
                 one.view.blind = True
                 on.cluster.cut_all_watches()
                 on.cluster.apply(service("b", prefill=1), NAMESPACE)
                 await asyncio.sleep(10 * MINUTE)
-                assert [line.split(":")[0] for line in one.app.health.missing()] == [
+                assert [line.split(":")[0] for line in one.app.missing()] == [
                     "waiting for ascendjobs.mindxdl.gitee.com",
                     "waiting for configmaps",
                     "waiting for podgroups.scheduling.volcano.sh",
                     "waiting for pods",
                 ]
-                assert one.app.health.stalled() == []
+                assert one.app.stalled() == []
                 assert one.metric == 1
                 said = "nothing heard of ascendjobs, configmaps, podgroups, pods for 120 s"
                 assert on.status()["outOfTouch"] == said
@@ -224,7 +219,7 @@ def test_what_it_sees_again_is_decided_on_again() -> None:
             await asyncio.sleep(MINUTE)
             assert on.created("one") == {"a-p0", "a-d0", "b-p0", "b-d0"}
             assert "outOfTouch" not in on.status()
-            assert (one.app.health.missing(), one.metric) == ([], 0)
+            assert (one.app.missing(), one.metric) == ([], 0)
             assert BLIND_SINCE not in on.notes()
 
     run(story())
@@ -276,7 +271,7 @@ def test_where_nobody_sees_nobody_moves() -> None:
             two.view.blind = True  # it heard something later than the leader did, and does not see either
             await asyncio.sleep(30 * MINUTE)
             assert (on.holder, one.lost, two.lost) == ("one", "", "")
-            assert two.app.health.missing() != []
+            assert two.app.missing() != []
             assert {line for line in on.writes("two") if "leases" in line} == set()
 
     run(story())
@@ -326,10 +321,10 @@ def test_a_leader_whose_pod_creations_hang_is_alive_whatever_happens_meanwhile()
                 for name in ("p0", "d0"):
                     await on.cluster.patch(ASCEND_JOBS, NAMESPACE, name, patch, patch_type=PatchType.MERGE)
                 await asyncio.sleep(1)
-                unhealthy += one.app.health.stalled()
+                unhealthy += one.app.stalled()
             assert unhealthy == []
             assert on.holder == "one"
-            assert one.app.health.missing() == []
+            assert one.app.missing() == []
 
     run(story())
 
@@ -339,9 +334,19 @@ def test_a_decision_loop_that_stops_turning_with_work_to_do_is_dead(monkeypatch:
         async with stage() as on:
             one = Replica(on.cluster, on.clock, "one", Blind(hang))
             on.replicas.append(one)
-            monkeypatch.setattr(one.app.queue, "take", for_ever)
+            take, go_on = one.app.queue.take, asyncio.Event()
+
+            async def hanging() -> Any:
+                await go_on.wait()
+                return await take()
+
+            monkeypatch.setattr(one.app.queue, "take", hanging)
             await asyncio.sleep(15 + STALLED_AFTER + 2 * PULSE)
-            assert [line.split(":")[0] for line in one.app.health.stalled()] == ["decision loop"]
+            (said,) = one.app.stalled()
+            assert said.startswith("decision loop: no sign of life for ")
+            go_on.set()
+            await asyncio.sleep(2 * PULSE)
+            assert one.app.stalled() == []
 
     run(story())
 

@@ -23,7 +23,6 @@ from aiohttp import web
 
 from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import CONTENT_TYPE, Metrics
-from scaler.serve.health import HealthState
 from scaler.serve.server import Limits, Server, text
 
 LIMITS = Limits(connections=256, bytes=64 * 2**20, answer=10.0, idle=10.0)
@@ -31,8 +30,12 @@ _SHARE = 0.05
 """The largest part of the loop's time for each of the two costly answers; in between, the last answer is repeated."""
 
 
-def http_server(health: HealthState, metrics: Metrics, world: Callable[[], World | None]) -> Server:
-    """The server. `world` is called at each request and returns None before the first decision."""
+def http_server(
+    stalled: Callable[[], list[str]], missing: Callable[[], list[str]], metrics: Metrics,
+    world: Callable[[], World | None],
+) -> Server:  # fmt: skip
+    """The server. All are called at each request, from its thread, and must not do any I/O. `stalled` and `missing`
+    return sentences about what is wrong; `world` returns None before the first decision."""
     server = Server(LIMITS, metrics.turned_away.labels("http").inc)
     rendered, encoded = _Repeated(metrics.render), _Repeated(lambda: msgspec.json.encode(world()))
 
@@ -59,8 +62,8 @@ def http_server(health: HealthState, metrics: Metrics, world: Callable[[], World
         return whole(request)
 
     pages: dict[str, Callable[[web.Request], web.Response]] = {
-        "/healthz": lambda _: _verdict(health.stalled(), 500),
-        "/readyz": lambda _: _verdict(health.missing(), 503),
+        "/healthz": lambda _: _verdict(stalled(), 500),
+        "/readyz": lambda _: _verdict(missing(), 503),
         "/metrics": lambda request: large(request, rendered(), CONTENT_TYPE),
         "/snapshots": services,
         "/snapshots/world": whole,

@@ -137,7 +137,7 @@ async def control(config: str) -> None:
             app = App(api, settings, clock, observer=observe, seed=0)
             running = asyncio.create_task(app.run())
             for what in ("listed", "first decision"):
-                while app.health.missing() or (what != "listed" and not decided.is_set()):  # noqa: ASYNC110
+                while app.missing() or (what != "listed" and not decided.is_set()):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 print(
                     f"{what} after {loop.time() - started:.1f} s; the loop stood still for at most {ticker.longest()}"

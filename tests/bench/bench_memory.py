@@ -353,7 +353,7 @@ async def control(port: int, mounted: Path) -> None:
         app = App(api, chosen, clock, observer=busy.observe, seed=1, metrics=busy)
         running = asyncio.create_task(app.run())
         base = mib()
-        while app.health.missing() and not running.done():  # noqa: ASYNC110 - no event tells of both
+        while app.missing() and not running.done():  # noqa: ASYNC110 - no event tells of both
             await asyncio.sleep(0.01)
         gc.collect()
         gc.freeze()

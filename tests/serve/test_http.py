@@ -13,8 +13,6 @@ from structlog.testing import capture_logs
 
 from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import Metrics
-from scaler.serve import health
-from scaler.serve.health import HealthState
 from scaler.serve.http import http_server
 from tests.builders import service, world
 
@@ -23,14 +21,15 @@ WORLD = world(service("2P1D > 1P1D", "p0 Running, d0 Held"), ALONE)
 
 
 class Served(NamedTuple):
-    health: HealthState
+    stalled: Callable[[], list[str]]
+    missing: Callable[[], list[str]]
     metrics: Metrics
     world: Callable[[], World | None]
 
 
 @pytest.fixture
 async def state() -> Served:
-    return Served(HealthState(dict), Metrics(), lambda: WORLD)
+    return Served(list, list, Metrics(), lambda: WORLD)
 
 
 @pytest.fixture
@@ -52,20 +51,17 @@ async def fetched(state: Served, path: str) -> tuple[int, str]:
 
 
 async def test_it_is_ready_once_it_waits_for_nothing(state: Served) -> None:
-    problems = {"ascendjobs.mindxdl.gitee.com": "CRD not installed", "pods": ""}
-    state = state._replace(health=HealthState(lambda: problems))
-    assert await fetched(state, "/readyz") == (503, "waiting for ascendjobs.mindxdl.gitee.com: CRD not installed\n")
-    problems["ascendjobs.mindxdl.gitee.com"] = ""
+    missing = ["waiting for ascendjobs.mindxdl.gitee.com: CRD not installed", "waiting for pods: not listed yet"]
+    state = state._replace(missing=lambda: missing)
+    assert await fetched(state, "/readyz") == (503, "\n".join(missing) + "\n")
+    missing.clear()
     assert await fetched(state, "/readyz") == (200, "ok\n")
 
 
-async def test_a_stalled_loop_is_unhealthy(state: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "STALLED_AFTER", -1.0)
-    stalled = HealthState(dict)
-    stalled.beat("decision loop")
-    status, text = await fetched(state._replace(health=stalled), "/healthz")
-    assert status == 500
-    assert text.startswith("decision loop: no sign of life")
+async def test_a_stalled_loop_is_unhealthy(state: Served) -> None:
+    said = "decision loop: no sign of life for 31 s"
+    assert await fetched(state._replace(stalled=lambda: [said]), "/healthz") == (500, f"{said}\n")
+    assert await fetched(state, "/healthz") == (200, "ok\n")
 
 
 async def test_metrics_are_in_the_text_format(client: aiohttp.ClientSession, state: Served) -> None:
