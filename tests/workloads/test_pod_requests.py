@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from scaler.decide.nodes import NODE_NAME, PodRequest, Requirement, Toleration, Where
 from scaler.kube.api import Object
+from scaler.workloads import pod_requests
 from scaler.workloads.pod_requests import (
     MOST,
     PodResources,
@@ -118,6 +119,29 @@ def test_what_the_cache_decodes_of_a_pod_gives_the_same_requests_as_its_spec() -
     }
     decoded = msgspec.json.decode(msgspec.json.encode(spec), type=PodResources)
     assert requests_of(decoded) is pod_request_of(spec).requests
+
+
+class Placed(PodResources, frozen=True, rename="camel", gc=False):
+    node_name: str = ""
+    affinity: msgspec.Raw = msgspec.Raw()
+
+
+@pytest.mark.parametrize("also", [{}, {"initContainers": [container({"cpu": "6"})]}, {"overhead": {"cpu": "1"}}])
+def test_the_requests_of_a_template_are_computed_once_wherever_its_pods_are(
+    also: Object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[PodResources] = []
+
+    def effective(pod: PodResources) -> pod_requests.Requests:
+        computed.append(pod)
+        return (("pods", 1),)
+
+    monkeypatch.setattr(pod_requests, "_effective", effective)
+    for number in range(3):
+        spec = {"containers": [container({"cpu": "7919m"})], "nodeName": f"node-{number}", "affinity": {}, **also}
+        requests_of(msgspec.json.decode(msgspec.json.encode(spec), type=Placed))
+    pod_requests._remembered.cache_clear()
+    assert len(computed) == 1
 
 
 def test_selectors_affinity_and_tolerations_are_read_in_a_fixed_order() -> None:
