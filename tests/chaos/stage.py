@@ -243,19 +243,19 @@ class Turns:
     def __init__(self, fail: Callable[[str], None]) -> None:
         self.longest = 0.0
         self._fail = fail
-        self._began = time.process_time()
+        self._began = time.thread_time()
         loop: Any = asyncio.get_running_loop()
         self._select = loop.select
         loop.select = self._turn
 
     def _turn(self, timeout: float | None) -> list[Any]:
-        took = time.process_time() - self._began
+        took = time.thread_time() - self._began
         if took > self.longest:
             self.longest = took
             if took > LONGEST_TURN:
                 self._fail(f"stall: the loop stood for {took:.1f} s")
         found: list[Any] = self._select(timeout)
-        self._began = time.process_time()
+        self._began = time.thread_time()
         return found
 
 

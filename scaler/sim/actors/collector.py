@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from scaler.kube import api
 from scaler.kube.api import KubeApi, Object, Resource
@@ -40,14 +41,15 @@ class GarbageCollector(StandInController):
         self._dependents: defaultdict[str, list[Entry]] = defaultdict(list)
 
     async def reconcile(self) -> None:
+        looks = [self.mirror.derived(resource, _look) for resource in WATCHED]
+        staying = set[str]().union(*(look.staying for look in looks))
+        if all(look.owners <= staying and not look.terminating for look in looks):
+            return
         found = [(resource, obj) for resource in WATCHED for obj in self.mirror.all(resource)]
-        staying = {objects.uid(obj) for _, obj in found if not objects.terminating(obj)}
         due = [
             (resource, obj) for resource, obj in found
             if objects.terminating(obj) or any(owner["uid"] not in staying for owner in _owners(obj))
         ]  # fmt: skip
-        if not due:
-            return
         self._entries = {objects.uid(obj): (resource, obj) for resource, obj in found}
         self._dependents = defaultdict(list)
         for resource, obj in found:
@@ -110,6 +112,22 @@ class GarbageCollector(StandInController):
     async def _change(self, resource: Resource, obj: Object, metadata: Object) -> None:
         version = obj["metadata"]["resourceVersion"]
         await self.patch(resource, obj, {"metadata": {**metadata, "resourceVersion": version}})
+
+
+class _Look(NamedTuple):
+    """The objects of one type."""
+
+    staying: set[str]
+    """Uids of those that are not terminating."""
+    terminating: bool
+    """There is one."""
+    owners: set[str]
+    """Uids of all their owners."""
+
+
+def _look(found: list[Object]) -> _Look:
+    staying = {objects.uid(obj) for obj in found if not objects.terminating(obj)}
+    return _Look(staying, len(staying) < len(found), {owner["uid"] for obj in found for owner in _owners(obj)})
 
 
 def _owners(obj: Object) -> list[Object]:

@@ -126,7 +126,8 @@ class Kubelet(StandIn):
         pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod)]
         present = {objects.uid(pod) for pod in pods}
         self._since = {key: since for key, since in self._since.items() if key[0] in present}
-        on_ready = [pod for pod in pods if objects.node_ready(self.mirror.get(NODES, "", objects.node_of(pod)))]
+        ready = self.mirror.derived(NODES, objects.ready_nodes)
+        on_ready = [pod for pod in pods if objects.node_of(pod) in ready]
         pauses = [pause for pod in on_ready if (pause := await self._step(pod)) is not None]
         return min(pauses, default=None)
 
@@ -224,8 +225,7 @@ class NodeLifecycle(StandIn):
 
     async def _round(self) -> float | None:
         pods = [pod for pod in self.mirror.all(PODS) if objects.node_of(pod)]
-        used = dict.fromkeys(map(objects.node_of, pods))
-        lost = [name for name in used if not objects.node_ready(self.mirror.get(NODES, "", name))]
+        lost = set(map(objects.node_of, pods)) - self.mirror.derived(NODES, objects.ready_nodes)
         self._lost_since = {name: self._lost_since.get(name, self._clock.now()) for name in lost}
         on_lost = [pod for pod in pods if objects.node_of(pod) in self._lost_since]
         pauses = [pause for pod in on_lost if (pause := await self._attend(pod))]

@@ -4,6 +4,7 @@ Must not: write, or decide anything. Independent of scaler.workloads on purpose:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from scaler.kube.api import Object
@@ -112,6 +113,11 @@ def ready(obj: Object) -> bool:
 def node_ready(node: Object | None) -> bool:
     """Whether the node exists and its condition Ready is True: MindCluster's present liveness rule."""
     return node is not None and ready(node)
+
+
+def ready_nodes(nodes: Iterable[Object]) -> set[str]:
+    """The names of those that are ready."""
+    return {name(node) for node in nodes if node_ready(node)}
 
 
 def containers(pod: Object) -> list[Object]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol, TypeVar
 
 from scaler.kube.api import PODS, EventType, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.sim.actors import objects
 
+T = TypeVar("T")
 Key = tuple[str, str]
 """(namespace, name); namespace is "" for cluster-scoped objects."""
 
@@ -37,7 +38,7 @@ class Mirror:
         self._objects: dict[Resource, dict[Key, Object]] = {resource: {} for resource in resources}
         self._changed = asyncio.Event()
         self._sorted: dict[Resource, list[Object]] = {}
-        self._by_owner: dict[Resource, dict[str, list[Object]]] = {}
+        self._derived: dict[Resource, dict[Callable[[list[Object]], Any], Any]] = {}
         self._versions: dict[Resource, str] = {}
         """Version of each listed type; "" for a type that is not installed."""
         self.revision = 0
@@ -52,13 +53,17 @@ class Mirror:
             self._sorted[resource] = [found[key] for key in sorted(found)]
         return self._sorted[resource]
 
+    def derived(self, resource: Resource, read: Callable[[list[Object]], T]) -> T:
+        """`read` of every object of one type: computed anew only after one of them has changed."""
+        known = self._derived.setdefault(resource, {})
+        if read not in known:
+            known[read] = read(self.all(resource))
+        found: T = known[read]
+        return found
+
     def owned(self, resource: Resource, owner: Object) -> list[Object]:
         """The objects of this type that the owner controls, in the same order."""
-        if resource not in self._by_owner:
-            index = self._by_owner[resource] = defaultdict[str, list[Object]](list)
-            for obj in self.all(resource):
-                index[objects.owner_uid(obj)].append(obj)
-        return self._by_owner[resource].get(objects.uid(owner), [])
+        return self.derived(resource, _by_owner).get(objects.uid(owner), [])
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         return self._objects[resource].get((namespace, name))
@@ -121,9 +126,16 @@ class Mirror:
 
     def _changes(self, resource: Resource) -> None:
         self._sorted.pop(resource, None)
-        self._by_owner.pop(resource, None)
+        self._derived.pop(resource, None)
         self.revision += 1
         self._changed.set()
+
+
+def _by_owner(found: list[Object]) -> dict[str, list[Object]]:
+    index = defaultdict[str, list[Object]](list)
+    for obj in found:
+        index[objects.owner_uid(obj)].append(obj)
+    return index
 
 
 async def merge(api: KubeApi, resource: Resource, obj: Object, patch: Object, *, subresource: str = "") -> Object:

@@ -66,7 +66,7 @@ def census(
 
     `jobs` are AscendJobs and Volcano Jobs, which are instances even without pods; `sizes`: uid of an owner -> number of
     its pods, for instances that are one StatefulSet."""
-    ready = {objects.name(node) for node in nodes if objects.node_ready(node)}
+    ready = objects.ready_nodes(nodes)
     members: dict[str, list[Object]] = defaultdict(list)
     for pod in pods:
         members[objects.owner_uid(pod)].append(pod)
