@@ -1,4 +1,4 @@
-"""AscendJobs and what surrounds them, as short as a test needs them."""
+"""AscendJobs, pods that others made, and what surrounds them, as short as a test needs them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, QUEUES, Object, Resource
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, NODES, PODS, QUEUES, Object, Resource
+from scaler.names import GATE
 
 NAMESPACE = "mindie"
 
@@ -54,6 +55,26 @@ def template(*, app: str = "mindie-ms-server", npus: int = 8, **spec: Any) -> Ob
     amounts = {"huawei.com/Ascend910": str(npus)} if npus else {"cpu": "1"}
     container = {"name": "ascend", "image": "mindie:1", "resources": {"requests": amounts, "limits": amounts}}
     return {"metadata": {"labels": {"app": app}}, "spec": {**spec, "containers": [container]}}
+
+
+def held(
+    name: str, group: str, *, owner: str = "engine-5d8", rule: str = "rule", job_id: str = "mindie",
+    gates: tuple[str, ...] = (GATE,), annotations: dict[str, str] | None = None, scheduler: str = "", **labels: str,
+) -> Object:  # fmt: skip
+    """A held pod of a ReplicaSet, or of nobody."""
+    names = {"mind-cluster/scaling-rule": rule, "mind-cluster/group-name": group, "jobID": job_id, **labels}
+    names["pod-template-hash"] = owner.rpartition("-")[2]
+    spec: dict[str, Any] = {
+        "containers": [{"name": "server", "image": "server"}],
+        "schedulingGates": [{"name": gate} for gate in gates],
+    }
+    if scheduler:
+        spec["schedulerName"] = scheduler
+    made = manifest(PODS, name, NAMESPACE, labels=names, annotations=annotations or {}, spec=spec)
+    if owner:
+        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": f"uid-{owner}"}
+        made["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    return made
 
 
 def group(name: str, num: object, size: object = "1") -> dict[str, Any]:

@@ -1,4 +1,11 @@
-"""The controller on a simulated cluster, with the test as scheduler, kubelet and user. Virtual time only."""
+"""The simulated world of every test, in virtual time. Nothing happens in it but what a test does or plugs in.
+
+    on = Rig()                   the cluster: what is done in it by hand, and what is seen of it
+    async with at_work(...)      stand-ins, lives of the controller, witnesses: all that works by itself
+    async with rig(...) as on    a world with one controller, and the test as scheduler, kubelet and user
+
+Faults stand between a client and the server (`interceptor`, tests/faults.py), who judges is called with each decision
+(`observe`) or each change (`cluster.observe`)."""
 
 from __future__ import annotations
 
@@ -26,9 +33,13 @@ from scaler.kube.api import (
 )
 from scaler.settings import Settings
 from scaler.sim.actors import objects
+from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node, node_object
+from scaler.sim.actors.stand_in import Actor
 from scaler.sim.apiserver.client import Interceptor
+from scaler.sim.apiserver.server import Hook
 from scaler.sim.cluster import SimCluster
-from tests.jobs import NAMESPACE, node
+from tests.jobs import NAMESPACE, manifest, node
+from tests.sim.manifests import NPU, template
 
 START = 1_700_000_000.0
 MOMENT = 0.2
@@ -38,17 +49,20 @@ Through = Callable[[KubeApi], KubeApi]
 
 
 class Rig:
-    """`decisions` has every plan, with its service, that was another one than before, those left out that were made
+    """To be made inside a running loop: an empty cluster, with these webhooks, or the one given.
+
+    `decisions` has every plan, with its service, that was another one than before, those left out that were made
     while writes were under way. Each decision has been checked against the invariants."""
 
-    def __init__(self, cluster: SimCluster) -> None:
-        self.cluster = cluster
-        self.clock = cluster.server.clock
+    def __init__(self, *admission: Hook, seed: int = 0, cluster: SimCluster | None = None) -> None:
+        self.cluster = cluster or SimCluster(Clock(START), seed=seed, admission=admission)
+        self.clock = self.cluster.server.clock
+        self.machines: dict[str, NodeSpec] = {}
+        """What `nodes` has added."""
         self.decisions: list[tuple[Service, Plan]] = []
         self._last: dict[ServiceKey, Plan] = {}
         self.passes = 0
         self.broken: list[str] = []
-        cluster.apply([node(NODE)])
 
     def observe(self, world: World, decision: Decision) -> None:
         self.passes += 1
@@ -66,6 +80,42 @@ class Rig:
     async def settle(self, seconds: float = MOMENT) -> None:
         await asyncio.sleep(seconds)
         assert self.broken == [], self.broken[0]
+
+    async def play(self, seconds: float, *actors: Actor, script: Coroutine[Any, Any, None] | None = None) -> None:
+        """Let the actors work for so long, the script beside them."""
+        async with at_work(*(actor.run() for actor in actors)):
+            end = self.clock.now() + seconds
+            if script is not None:
+                await script
+            await asyncio.sleep(end - self.clock.now())
+
+    def nodes(self, *names: str, **spec: Any) -> None:
+        """Add machines, alike in all that a `NodeSpec` says but their names."""
+        for name in names:
+            self.machines[name] = NodeSpec(name, **spec)
+            self.cluster.apply([node_object(self.machines[name])])
+
+    async def node(self, name: str, fate: NodeFate) -> None:
+        """Something happens to one of them."""
+        await change_node(self.cluster, self.machines[name], fate)
+
+    async def gang(self, name: str, *, members: int = 1, labels: dict[str, str] | None = None, **spec: Any) -> None:
+        """A PodGroup and its pods `NAME-0`, `NAME-1`, ...; `pod_spec` and `pod_labels` go to the pods."""
+        pod_spec, pod_labels = spec.pop("pod_spec", {}), spec.pop("pod_labels", {})
+        spec = {"minMember": members, "minResources": {NPU: str(8 * members)}, **spec}
+        group = manifest(POD_GROUPS, name, "default", labels=labels or {}, spec=spec)
+        await self.cluster.create(POD_GROUPS, "default", group)
+        for index in range(members):
+            await self.pod(f"{name}-{index}", group=name, labels=pod_labels, **pod_spec)
+
+    async def pod(
+        self, name: str, *, group: str = "", npu: int = 8, labels: dict[str, str] | None = None, **spec: Any
+    ) -> None:
+        """For Volcano."""
+        whole = template(npu=npu, schedulerName="volcano", restartPolicy="Never")["spec"] | spec
+        notes = {objects.GROUP_NAME: group} if group else None
+        body = manifest(PODS, name, "default", labels=labels or {}, annotations=notes, spec=whole)
+        await self.cluster.create(PODS, "default", body)
 
     async def start(self, *jobs: str, node_name: str = NODE) -> None:
         """Bind every pod of these jobs and let it run."""
@@ -98,6 +148,19 @@ class Rig:
         await self.cluster.patch(ASCEND_JOBS, NAMESPACE, job, patch, patch_type=PatchType.JSON)
 
     # what a test sees
+
+    def nodes_by_pod(self) -> dict[str, str]:
+        """ "" while unbound."""
+        return {objects.name(pod): objects.node_of(pod) for pod in self.cluster.peek(PODS)}
+
+    def phases(self) -> dict[str, str]:
+        return {objects.name(pod): objects.phase(pod) for pod in self.cluster.peek(PODS)}
+
+    def group_phases(self) -> dict[str, str]:
+        return {objects.name(g): objects.status(g).get("phase", "") for g in self.cluster.peek(POD_GROUPS)}
+
+    def pod_object(self, name: str) -> Object:
+        return next(pod for pod in self.cluster.peek(PODS) if objects.name(pod) == name)
 
     def pods_of(self, job: str) -> list[Object]:
         return [pod for pod in self.cluster.peek(PODS, NAMESPACE) if objects.controller(pod).get("name") == job]
@@ -147,25 +210,25 @@ class Rig:
 
 @asynccontextmanager
 async def rig(*before: Object, cluster: SimCluster | None = None, **how: Any) -> AsyncIterator[Rig]:
-    """A running controller, with what else `controller` takes; `before` exist before it starts. It must still be alive
-    at the end."""
-    clock = Clock(START)
-    made = Rig(cluster or SimCluster(clock))
-    made.apply(*before)
-    async with controller(made, clock, **how):
+    """A running controller, with what else `controller` takes; `before` and a node exist before it starts. It must
+    still be alive at the end."""
+    made = Rig(cluster=cluster)
+    made.apply(node(NODE), *before)
+    async with controller(made, **how):
         await made.settle()
         yield made
 
 
 @asynccontextmanager
 async def controller(
-    on: Rig, clock: Clock, *, interceptor: Interceptor | None = None, through: Through = lambda api: api,
-    name: str = "scaler", **settings: Any,
+    on: Rig, clock: Clock | None = None, *, interceptor: Interceptor | None = None,
+    through: Through = lambda api: api, name: str = "scaler", **settings: Any,
 ) -> AsyncIterator[None]:  # fmt: skip
-    """One life of the controller. `through`: what stands between it and its client, if no interceptor will do."""
+    """One life of the controller. `clock`: of its machine, if not that of the API server; `through`: what stands
+    between it and its client, if no interceptor will do."""
     chosen = Settings(**{"leader_election": False, "http_port": 0, **settings})
     api = through(on.cluster.client(name, interceptor))
-    async with at_work(App(api, chosen, clock, observer=on.observe, seed=0).run()):
+    async with at_work(App(api, chosen, clock or on.clock, observer=on.observe, seed=0).run()):
         yield
 
 

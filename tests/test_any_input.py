@@ -23,8 +23,7 @@ from scaler.names import GATE
 from scaler.serve import reviews
 from scaler.sim.loop import run
 from scaler.workloads import devices
-from tests.held import held
-from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, node, rule_config_map, rule_document, template
+from tests.jobs import NAMESPACE, TWO_P_ONE_D, held, job, node, rule_config_map, rule_document, template
 from tests.rig import START, Rig, controller, rig
 
 FAULTS = {"decision failed", "service cannot be decided", "service cannot be read", "service cannot be reported",

@@ -15,8 +15,7 @@ from scaler.cli import COMMANDS
 from scaler.kube.api import PODS
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
-from tests.held import held
-from tests.jobs import job, rule_config_map
+from tests.jobs import held, job, rule_config_map
 from tests.rig import rig
 from tests.test_gates import SERVICE, let_run, lose
 

@@ -14,8 +14,7 @@ from scaler.names import KEEP_LABEL
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.held import held
-from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, held, job, manifest, node, rule_config_map, rule_document
 from tests.rig import NODE, START, Rig, rig
 
 OTHER = "node-1"

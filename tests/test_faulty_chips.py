@@ -6,9 +6,8 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, PODS, Object, PatchType
 from scaler.sim.loop import run
-from tests.held import held
 from tests.informers.test_faults import agent
-from tests.jobs import NAMESPACE, job, rule_config_map
+from tests.jobs import NAMESPACE, held, job, rule_config_map
 from tests.rig import NODE, Rig, rig
 from tests.test_minimums import nodes, serve, service
 

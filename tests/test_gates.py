@@ -11,8 +11,7 @@ from scaler.kube.errors import ConflictError, ForbiddenError
 from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
-from tests.held import held
-from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, held, job, rule_config_map, rule_document
 from tests.rig import Rig, rig
 
 P0, P1, D0 = held("p0", "group0"), held("p1", "group0"), held("d0", "group1", owner="decoder-77f")

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scaler.kube.api import PODS, Object
 from scaler.names import GATE, INSTANCE, INSTANCE_SIZE, POD_GROUP
 from scaler.sim.loop import run
-from tests.held import held
-from tests.jobs import NAMESPACE, node, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, held, node, rule_config_map, rule_document
 from tests.rig import Rig, rig
 from tests.test_fuzz import LABEL, try_to_apply
 

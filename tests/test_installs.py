@@ -101,7 +101,7 @@ def test_a_second_install_over_the_same_namespaces_ends_with_a_sentence_and_the_
         cluster.apply(map(installed, labelled))
         one = start(cluster, "zone", *first)
         await asyncio.sleep(MOMENT)
-        Rig(cluster).apply(rule_config_map(), job("p0"), job("d0"))
+        Rig(cluster=cluster).apply(rule_config_map(), job("p0"), job("d0"))
         two = start(cluster, "alpha", *second)
         await asyncio.sleep(LONG)
         words = await two.ended()
@@ -189,7 +189,7 @@ def test_of_two_that_start_together_at_most_one_ever_writes_and_one_stays(delay:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
         cluster.apply([installed("home-a"), installed("home-b")])
-        Rig(cluster).apply(rule_config_map(), job("p0"), job("d0"))
+        Rig(cluster=cluster).apply(rule_config_map(), job("p0"), job("d0"))
         one = start(cluster, "home-b")
         await asyncio.sleep(delay)
         two = start(cluster, "home-a")

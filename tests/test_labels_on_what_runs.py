@@ -6,8 +6,7 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, EVENTS, POD_GROUPS, PODS, Object, PatchType
 from scaler.sim.loop import run
-from tests.held import held
-from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, held, job, node, rule_config_map, rule_document
 from tests.rig import Rig, controller, rig
 
 GROUP, JOB_ID, RULE = "mind-cluster/group-name", "jobID", "mind-cluster/scaling-rule"
@@ -64,7 +63,7 @@ def test_a_restart_of_the_scaler_changes_nothing_of_that(name: str, value: str |
         async with rig(*SERVICE) as on:
             await on.start("p0", "d0")
         await label(on, name, value)
-        async with controller(on, on.clock):
+        async with controller(on):
             await on.settle(120.0)
             assert on.reason("p0") == reason
             assert on.with_pods() == {"p0", "d0"}
@@ -276,7 +275,7 @@ def test_jobs_that_were_moved_to_a_rule_stay_there_when_it_is_gone_and_the_scale
             assert on.reason("p0") == "Running"
             await on.cluster.delete(CONFIG_MAPS, NAMESPACE, "other")
             await on.settle(2.0)
-        async with controller(on, on.clock):
+        async with controller(on):
             await on.settle(2.0)
             (mine,) = [plan for service, plan in on.decisions if service.key.rule == "other"][-1:]
             assert [(verdict.name, str(verdict.reason)) for verdict in mine.verdicts] == [("p0", "Running")]

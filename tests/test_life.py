@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, EVENTS, NODES, POD_GROUPS, Object, PatchType
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
-from tests.rig import START, Rig, controller, rig
+from tests.rig import Rig, controller, rig
 
 ONE_AND_ONE = rule_config_map(rule_document({"group0": 1, "group1": 1}))
 
@@ -40,7 +39,6 @@ async def fail(on: Rig, pod: Object, code: int, **status: Any) -> None:
 
 def test_each_loss_of_a_whole_instance_is_a_round_also_across_a_restart_of_the_scaler() -> None:
     async def story() -> None:
-        clock = Clock(START)
         async with rig(ONE_AND_ONE, job("p0", pods=2), job("d0")) as on:
             await on.start("p0", "d0")
             assert versions(on, "p0") == {"0"}
@@ -49,7 +47,7 @@ def test_each_loss_of_a_whole_instance_is_a_round_also_across_a_restart_of_the_s
             assert versions(on, "p0") == {"1"}
             await on.start("p0")
         await on.kill("p0")
-        async with controller(on, clock):
+        async with controller(on):
             await on.settle()
             assert versions(on, "p0") == {"2"}
             assert versions(on, "d0") == {"0"}

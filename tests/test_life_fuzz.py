@@ -7,12 +7,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, PODS
 from scaler.sim.loop import run
 from scaler.workloads.ascendjob import read_run_policy
 from tests.jobs import NAMESPACE, rule_config_map, rule_document
-from tests.rig import START, Rig, controller, rig
+from tests.rig import Rig, controller, rig
 from tests.test_life import fail, last, with_policy
 
 RULE = rule_config_map(rule_document({"group0": 2}, {"group0": 1}))
@@ -30,7 +29,7 @@ HAPPENINGS = st.sampled_from(
 )
 
 
-async def happen(on: Rig, what: str, clock: Clock) -> None:
+async def happen(on: Rig, what: str) -> None:
     pods = on.pods_of("p0")
     match what.split():
         case ["start"]:
@@ -47,7 +46,7 @@ async def happen(on: Rig, what: str, clock: Clock) -> None:
         case [("fewer" | "more") as way] if last(on, "p0") is not None:
             await on.edit("p0", "/spec/replicaSpecs/Worker/replicas", 1 if way == "fewer" else 3)
         case ["restart"]:
-            async with controller(on, clock):
+            async with controller(on):
                 await on.settle(3)
         case _:
             pass
@@ -92,14 +91,14 @@ def test_no_running_pod_goes_unless_its_user_or_its_end_wants_it(
     policy: dict[str, Any], retries: bool, restart_policy: str, story: list[str]
 ) -> None:
     async def play() -> None:
-        clock, watchman = Clock(START), Watchman()
+        watchman = Watchman()
         made = with_policy("p0", pods=3, retries=retries, **policy)
         made["spec"]["replicaSpecs"]["Worker"]["restartPolicy"] = restart_policy
         async with rig(RULE, made, with_policy("p1")) as on:
             newest = 0
             for what in story:
                 before = {pod["metadata"]["name"]: pod for pod in on.cluster.peek(PODS, NAMESPACE)}
-                await happen(on, what, clock)
+                await happen(on, what)
                 jobs = {one["metadata"]["name"]: one for one in on.cluster.peek(ASCEND_JOBS, NAMESPACE)}
                 watchman.judge(on, before, jobs)
                 rounds = read_run_policy(jobs["p0"]).rounds if "p0" in jobs else newest

@@ -9,15 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler import app
-from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, NODES, PODS, PRIORITY_CLASSES, Object, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.held import held
-from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, node, rule_config_map
-from tests.rig import START, Rig, controller, rig
+from tests.jobs import NAMESPACE, TWO_P_ONE_D, held, job, node, rule_config_map
+from tests.rig import Rig, controller, rig
 
 NPUS = {"huawei.com/Ascend910": "8", "pods": "110"}
 
@@ -359,15 +356,14 @@ def released(on: Rig) -> set[str]:
 
 def test_the_next_leader_leaves_everything_as_it_is() -> None:
     async def story() -> None:
-        clock = Clock(START)
-        on = Rig(SimCluster(clock))
+        on = Rig()
         on.apply(*nodes(3), *service("a"), *service("b"))
-        async with controller(on, clock):
+        async with controller(on):
             await on.settle()
             await serve(on, "a", "n1", "n2")
             await on.settle(62)
         pods, writes = on.with_pods(), len(on.writes())
-        async with controller(on, clock):
+        async with controller(on):
             await on.settle(25)
             assert (on.with_pods(), on.writes()[writes:]) == (pods, [])
 

@@ -18,8 +18,8 @@ from scaler.kube.api import EVENTS, KubeApi, Object, Resource
 from scaler.sim import loop
 from scaler.sim.stories.play import silence_logs
 from scaler.state.cluster import ClusterState
+from tests.simulation.kind_service import KindService, served
 from tests.simulation.kinds import KINDS, Kind, Spot
-from tests.simulation.kinds_stage import KindsStage, kinds_stage
 
 KEY = ServiceKey(Spot().namespace, Spot().name, "qwen")
 STRANGER = "stranger"
@@ -66,7 +66,7 @@ async def read(api: KubeApi) -> AsyncIterator[Callable[[], Service]]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def everything(on: KindsStage) -> list[tuple[Resource, Object]]:
+def everything(on: KindService) -> list[tuple[Resource, Object]]:
     """All objects of the service's namespace that anybody may copy."""
     resources = [kind.resource for kind in on.cluster.server.catalog]
     kinds = [resource for resource in resources if resource.namespaced and resource != EVENTS]
@@ -77,7 +77,7 @@ def everything(on: KindsStage) -> list[tuple[Resource, Object]]:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_copies_in_another_namespace_change_nothing_of_a_service(kind: Kind, change: Callable[[Object], None]) -> None:
     async def story() -> None:
-        async with kinds_stage(kind) as on:
+        async with served(kind) as on:
             on.add_nodes(on.kind.nodes_for((2, 1)))
             await on.rule((2, 1), (1, 1))
             await on.apply(3, 1)

@@ -19,8 +19,7 @@ from scaler.kube.api import NODES, PODS, PatchType
 from scaler.kube.errors import NotSentError
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
-from tests.held import held
-from tests.jobs import NAMESPACE, job, node, rule_config_map
+from tests.jobs import NAMESPACE, held, job, node, rule_config_map
 from tests.rig import NODE, rig
 
 SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))

@@ -26,8 +26,7 @@ from scaler.sim.stories.scenario import Event, Scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
 from scaler.sim.stories.world import World
 from scaler.tools.simulation.scenario_file import load_scenario
-from tests.held import held
-from tests.jobs import NAMESPACE, rule_config_map
+from tests.jobs import NAMESPACE, held, rule_config_map
 from tests.test_manifests import VARIANTS, Object, allowed, environment, of_kind
 
 SCENARIO = Path(__file__).parent / "scenarios" / "start-degrade-climb.yaml"

@@ -15,10 +15,9 @@ from scaler.settings import Settings
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import VirtualLoop, run
-from tests.held import held
-from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, held, job, node, rule_config_map, rule_document
 from tests.parts import short_and_long
-from tests.rig import START, Rig, controller
+from tests.rig import NODE, START, Rig, controller
 from tests.test_gates import let_run, lose
 from tests.test_life import fail, last, with_policy
 
@@ -64,11 +63,12 @@ async def story(wall: float = 0.0, *steps: Step) -> History:
     """Writes to pods and jobs, and when what was ended for its time ended. `wall`: by how much the wall clock of the
     controller's machine is wrong; `steps`: of the API server's clock."""
     server, own = Steps(*steps), Clock(START + wall)
-    on, answers = Rig(SimCluster(server)), Answers(server, own)
+    on, answers = Rig(cluster=SimCluster(server)), Answers(server, own)
     late = with_policy("p0", activeDeadlineSeconds=3 * 3600, ttlSecondsAfterFinished=1800)
     size = {"mind-cluster/instance-size": "2", "mind-cluster/instance": "q"}
     made = [held(name, "group0", job_id="other", annotations=size) for name in ("q0", "q1")]
-    on.apply(node("roomy", roomy=True), ONE_AND_ONE, late, job("d0"), *made, held("r0", "group1", job_id="other"))
+    on.apply(node(NODE), node("roomy", roomy=True))
+    on.apply(ONE_AND_ONE, late, job("d0"), *made, held("r0", "group1", job_id="other"))
     ended: dict[str, float] = {}
     async with controller(on, own, interceptor=answers), asyncio.TaskGroup() as beside:
         ticking = beside.create_task(_ticking(server, own))
@@ -141,8 +141,8 @@ def test_a_leader_that_wakes_up_after_an_hour_writes_nothing_and_its_successor_g
 
     async def story() -> None:
         server, own = Steps(), Clock(START)
-        on, answers = Rig(SimCluster(server)), Answers(server, own)
-        on.apply(ONE_AND_ONE, with_policy("p0", activeDeadlineSeconds=1800), job("d0"), job("p1"))
+        on, answers = Rig(cluster=SimCluster(server)), Answers(server, own)
+        on.apply(node(NODE), ONE_AND_ONE, with_policy("p0", activeDeadlineSeconds=1800), job("d0"), job("p1"))
         chosen = Settings(http_port=0)
         api = on.cluster.client("scaler", answers)
         leader = asyncio.create_task(App(api, chosen, own, observer=on.observe, seed=0).run())

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from scaler.clock import Clock
 from scaler.kube.api import Object
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.faults import Fault, Faults, Rule
-from tests.jobs import job
-from tests.rig import START, Rig, controller, rig
+from tests.jobs import job, node
+from tests.rig import NODE, Rig, controller, rig
 from tests.test_life import ONE_AND_ONE, last, with_policy
 from tests.test_minimums import nodes, not_ready, serve, service
 
@@ -38,13 +36,13 @@ class Standby:
 
 @asynccontextmanager
 async def two_replicas(*objects: Object) -> AsyncIterator[tuple[Rig, Standby]]:
-    clock = Clock(START)
-    on, faults = Rig(SimCluster(clock)), Faults(clock)
-    on.apply(*objects)
+    on = Rig()
+    faults = Faults(on.clock)
+    on.apply(node(NODE), *objects)
     async with AsyncExitStack() as first:
-        await first.enter_async_context(controller(on, clock, name="one", identity="one", leader_election=True))
+        await first.enter_async_context(controller(on, name="one", identity="one", leader_election=True))
         await on.settle(ELECTED)
-        async with controller(on, clock, name="two", identity="two", interceptor=faults, leader_election=True):
+        async with controller(on, name="two", identity="two", interceptor=faults, leader_election=True):
             await on.settle()
             yield on, Standby(faults, first)
 

@@ -55,11 +55,8 @@ def _reviewed(review: Review, resource: Resource, ask: Callable[[Request], Respo
     response = msgspec.json.decode(encode(answer_to(msgspec.json.encode(whole), ask)))["response"]
     if not response["allowed"]:
         status = response["status"]
-        raise status_error(
-            status["code"],
-            status["reason"],
-            "admission webhook of mind-cluster denied the request: " + status["message"],
-        )
+        words = f"admission webhook of mind-cluster denied the request: {status['message']}"
+        raise status_error(status["code"], status["reason"], words)
     patch = msgspec.json.decode(base64.b64decode(response["patch"])) if "patch" in response else []
     changed: Object = json_patch(review.object, patch)
     return changed

@@ -5,7 +5,7 @@ Attainable ratios are found by trying them all. Shares nothing with scaler.decid
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -19,8 +19,7 @@ from tests.chaos.operations import Operations
 from tests.chaos.view import Instance, View, view_of
 from tests.chaos.witness import Witness
 from tests.chaos.world import Service, World, training_job
-from tests.decide.contract import target_of
-from tests.simulation.kinds import Ratio
+from tests.decide.contract import Counts, covers, limited, target_of
 
 
 class AtRest(msgspec.Struct, frozen=True):
@@ -28,41 +27,35 @@ class AtRest(msgspec.Struct, frozen=True):
 
     service: Service
     instances: Sequence[Instance]
-    ladder: tuple[Ratio, ...]
+    ladder: Sequence[Counts]
     free: int
 
     def of(self, group: str) -> list[Instance]:
         return [one for one in self.instances if one.group == group]
 
-    def each(self, ratio: Ratio) -> Iterator[tuple[str, list[Instance], int]]:
-        """Of both groups: name, instances, and how many of them the ratio has."""
-        return ((group, self.of(group), number) for group, number in zip(self.service.groups, ratio, strict=True))
+    @property
+    def live(self) -> Counts:
+        return Counter(one.group for one in self.instances)
 
-    def covers(self, ratio: Ratio) -> bool:
-        """There are jobs enough."""
-        return all(len(own) >= number for _, own, number in self.each(ratio))
+    @property
+    def whole(self) -> Counts:
+        return Counter(one.group for one in self.instances if one.whole)
 
-    def satisfies(self, ratio: Ratio) -> bool:
-        return all(sum(one.whole for one in own) >= number for _, own, number in self.each(ratio))
-
-    def attains(self, ratio: Ratio) -> bool:
+    def attains(self, ratio: Counts) -> bool:
         """With what is bound where it is, and the cheapest completions on what is free.
 
         A pod that ended and was not removed keeps its instance from ever being whole."""
         costs = [
-            sorted(one.size - len(one.bound) for one in own if not one.ended)[:number]
-            for _, own, number in self.each(ratio)
+            sorted(one.size - len(one.bound) for one in self.of(group) if not one.ended)[:number]
+            for group, number in ratio.items()
         ]
-        enough = all(len(found) == number for found, number in zip(costs, ratio, strict=True))
+        enough = all(len(found) == number for found, number in zip(costs, ratio.values(), strict=True))
         return enough and sum(map(sum, costs)) <= self.free
 
     @property
-    def target(self) -> Ratio:
+    def target(self) -> Counts:
         """What the service works towards (3.2)."""
-        ratios = [dict(zip(self.service.groups, ratio, strict=True)) for ratio in self.ladder]
-        live = Counter(one.group for one in self.instances)
-        running = Counter(one.group for one in self.instances if one.whole)
-        return self.ladder[target_of(ratios, running, live)[0]]
+        return self.ladder[target_of(self.ladder, self.whole, self.live)[0]]
 
     @property
     def rolls(self) -> bool:
@@ -100,7 +93,7 @@ class Judge:
         gaps: list[str] = []
         for service in self._world.services:
             own = [one for one in self._view.instances if one.service == service.key]
-            ladder = self._operations.ladders[service.name]
+            ladder = service.counts(self._operations.ladders[service.name])
             found = self._limited(AtRest(service, own, ladder, self._view.free("pool").count(service.pool)))
             self._whole_or_nothing(found)
             if service.kind is not None:
@@ -116,12 +109,11 @@ class Judge:
         service, ladder = found.service, found.ladder
         about = self._view.elastic_service(service.namespace, service.name)
         replicas = about["spec"].get("replicas", ALL) if about else ALL
-        if replicas > sum(ladder[0]):
+        if replicas > sum(ladder[0].values()):
             return found
-        enough = max(at for at, ratio in enumerate(ladder) if sum(ratio) >= replicas) if replicas else 0
-        left = msgspec.structs.replace(found, ladder=ladder[enough:] if replicas else ((0, 0),))
-        for group, own, number in left.each(left.ladder[0]):
-            if sum(bool(one.bound) for one in own) > number and not found.rolls:
+        left = msgspec.structs.replace(found, ladder=limited(ladder, replicas))
+        for group, number in left.ladder[0].items():
+            if sum(bool(one.bound) for one in left.of(group)) > number and not found.rolls:
                 self._fail(f"3c: {service.name} keeps more {group} than {left.ladder[0]}: {found}")
         return left
 
@@ -173,7 +165,7 @@ class Judge:
             self.half_made = True
             # Of instances none of which has to be held, with nodes for one more of each group, it must end.
             replicas = self._operations.specs[found.service.name][0]
-            none_held = all(number <= most for number, most in zip(replicas, found.ladder[0], strict=True))
+            none_held = all(number <= most for number, most in zip(replicas, found.ladder[0].values(), strict=True))
             if none_held and found.free >= sum(found.service.pods):
                 self._fail(f"3.8: the rollout of {found.service.name} does not end")
             return [f"{found.service.name}: its rollout does not end"]
@@ -186,14 +178,14 @@ class Judge:
         """Whether what is bound of an instance has no slot to be completed in: others fill its group."""
         self.half_made = True
         others = sum(len(one.released) == one.size for one in found.of(half.group))
-        return bool(half.bound) and others >= dict(zip(found.service.groups, found.target, strict=True))[half.group]
+        return bool(half.bound) and others >= found.target[half.group]
 
     def _no_surplus_waits(self, found: AtRest) -> None:
         """3.5: while something is missing, nothing that is too much waits for a node."""
         target = found.target
-        for group, own, number in found.each(target):
-            waiting = [one for one in own if one.released and not one.bound]
-            if waiting and not found.satisfies(target) and len(waiting) + sum(one.whole for one in own) > number:
+        for group, number in target.items():
+            waiting = sum(bool(one.released) and not one.bound for one in found.of(group))
+            if waiting and not covers(found.whole, target) and waiting + found.whole.get(group, 0) > number:
                 self._fail(f"3.5: {found.service.name} {group} waits with more than {target}: {found}")
 
     def _largest_ratio(self, found: AtRest) -> list[str]:
@@ -202,20 +194,21 @@ class Judge:
         if reached is None:
             return []
         everywhere = found.free + sum(len(one.bound) for one in found.instances)
-        could = next((r for r in found.ladder if found.covers(r) and service.nodes_for(r) <= everywhere), (0, 0))
+        possible = (ratio for ratio in found.ladder if covers(found.live, ratio))
+        could = next((ratio for ratio in possible if service.nodes_for(ratio.values()) <= everywhere), {})
         if could == reached:
             return []
         # Below the minimum for want of a decode instance while a prefill instance more than the minimum's runs:
-        prefill, decode = (sum(one.whole for one in found.of(group)) for group in service.groups)
+        beyond, short = (found.whole.get(group, 0) - found.ladder[-1][group] for group in service.groups)
         waits = any(one.released and not one.bound for one in found.of(service.groups[1]))
-        if service.mindie and waits and prefill > found.ladder[-1][0] and decode < found.ladder[-1][1]:
+        if service.mindie and waits and beyond > 0 and short < 0:
             self._fail(f"L1: {service.name} is stuck in spite of MindIE Controller: {found}")
         return [f"{service.name} stays at {reached}, {could} needs bound pods to go: {found}"]
 
-    def _reached(self, found: AtRest) -> Ratio | None:
+    def _reached(self, found: AtRest) -> Counts | None:
         """The ratio that it runs; None, and a failure, when a larger one was to be had without moving what is bound."""
-        reached = next(filter(found.satisfies, found.ladder), (0, 0))
-        within = next(filter(found.attains, found.ladder), (0, 0))
+        reached = next((ratio for ratio in found.ladder if covers(found.whole, ratio)), {})
+        within = next(filter(found.attains, found.ladder), {})
         if reached == within:
             return reached
         self._fail(f"L1: {found.service.name} reached {reached}, {within} was attainable: {found}")

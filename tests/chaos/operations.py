@@ -24,10 +24,10 @@ from tests.chaos.view import Instance, view_of
 from tests.chaos.witness import HealthyTenant
 from tests.chaos.world import HEALTHY, Service, World
 from tests.chaos.writes import LEASE, OWN_SUFFIXES
-from tests.deployed_operator import DEPLOYMENT, deployment
 from tests.sim.manifests import apply_pruned
 from tests.simulation import kinds
 from tests.simulation.kinds import Ratio
+from tests.stand_ins import DEPLOYMENT, deployment
 
 BROKEN = ("{", "", "[]", '{"elastic_scaling_list": [{}]}')
 FATES = {

@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 
-from scaler.clock import Clock
 from scaler.decide.world import Decision, World
 from scaler.kube.api import NAMESPACES
 from scaler.kube.writer import JITTER
@@ -21,24 +20,22 @@ from scaler.sim import loop
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import node_object
 from scaler.sim.actors.stand_in import Actor
-from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import ADMISSION, START, real_controller
+from scaler.sim.stories.play import ADMISSION, real_controller
 from tests import jobs
 from tests.chaos import world
 from tests.chaos.decisions import Decisions
 from tests.chaos.judge import Judge
 from tests.chaos.operations import Operations
-from tests.chaos.quota import QUOTA, Quota, hold_for_quota
-from tests.chaos.replica import EARLIER, LATENCY, EarlierLife, Life, Replica
+from tests.chaos.replica import EARLIER, EarlierLife, Life, Replica
 from tests.chaos.schedule import Schedule
 from tests.chaos.witness import HealthyTenant, Played, Witness
 from tests.chaos.world import HEALTHY
 from tests.chaos.writes import Writes
-from tests.deployed_operator import deployment
 from tests.faults import Faults
 from tests.repeat import played
+from tests.rig import START, Rig
 from tests.simulation import kinds
-from tests.simulation.actors import machines, owners
+from tests.stand_ins import QUOTA, Quota, deployment, hold_for_quota, machines, owners
 
 REST = 600.0
 """Seconds without a write after which the world counts as being at rest."""
@@ -81,10 +78,9 @@ class Stage:
         gated, world = made.world.gated, made.world
         self._made = made
         self._mode = Mode.AUTO if gated else Mode.CREATE
-        self.clock = Clock(START)
+        on = Rig(*((hold_for_quota, *ADMISSION) if gated else ()), seed=made.seed)
+        self.cluster, self.clock = on.cluster, on.clock
         self.witness = Witness(self.clock, keep_trace=keep_trace)
-        hooks = (hold_for_quota, *ADMISSION) if gated else ()
-        self.cluster = SimCluster(self.clock, seed=made.seed, latency=LATENCY, admission=hooks)
         # How many instances there are at the beginning; of gated pods, each is released by itself.
         sizes = {one.name: sum(one.jobs) if one.kind is None else one.nodes_for(one.jobs) for one in world.services}
         bound = STORM_WRITES[0] + STORM_WRITES[1] * sum(sizes.values())

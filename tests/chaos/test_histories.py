@@ -387,7 +387,7 @@ async def test_listed_late() -> None:
         await on.settle(20)
         before = len(on.writes("late"))
         slow = _faults(_rule(Fault.DELAY, "list", "Pod", seconds=20.0))
-        async with controller(on, on.clock, name="late", interceptor=slow):
+        async with controller(on, name="late", interceptor=slow):
             await on.settle(40)
         wrong = [write for write in on.writes("late")[before:] if " pods " in write or " podgroups " in write]
         assert not wrong, f"written before the pods were known: {wrong}"

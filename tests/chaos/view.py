@@ -9,16 +9,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 
-import msgspec
-
-from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, Object, Resource
+from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, NODES, PODS, VOLCANO_JOBS, Object, Resource
 from scaler.sim.actors import objects
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.instances import instance_of, service_of
+from scaler.sim.stories.instances import SHOWING, Members, gathered
 
 GATE = "mind-cluster/hold"
-GROUP = "mind-cluster/group-name"
-KINDS = (NODES, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, PODS, ELASTIC_SERVICES)
 REVISIONS = (
     ("pod-template-hash", ""),
     ("leaderworkerset.sigs.k8s.io/template-revision-hash", "leaderworkerset.sigs.k8s.io/name"),
@@ -27,18 +23,11 @@ REVISIONS = (
 """Label of the revision, and that of the owner's name; the name of a ReplicaSet begins with its owner's."""
 
 
-class Instance(msgspec.Struct):
-    """`size` is what it should have; `pods` are all that it has, terminating ones included."""
+class Instance(Members):
+    """`owner` and `revision` where something rolls it."""
 
-    service: str
-    group: str
-    name: str
-    size: int
     owner: str = ""
     revision: str = ""
-    pods: list[Object] = []
-    job: Object = {}
-    """That it is one with, if any."""
     good_nodes: Set[str] = frozenset()
 
     @property
@@ -142,26 +131,14 @@ class View:
 
     @cached_property
     def instances(self) -> list[Instance]:
-        """Every instance that names a rule, by service, group and name; jobs without pods too."""
-        found: dict[tuple[str, str], Instance] = {}
-        jobs = {objects.uid(job): job for kind in (ASCEND_JOBS, VOLCANO_JOBS) for job in self.all(kind)}
+        """Every instance that names a rule, by service and name; jobs without pods too."""
         good = {objects.name(node) for node in self.all(NODES) if objects.node_ready(node)}
-        for job in jobs.values():
-            if service := service_of(job):
-                group = objects.scaling_labels(job).get(GROUP, "")
-                one = Instance(service, group, objects.name(job), _expected(job), job=job, good_nodes=good)
-                found[service, one.name] = one
-        sizes = {objects.uid(made): int(objects.spec(made).get("replicas", 1)) for made in self.all(STATEFUL_SETS)}
-        for pod in self.all(PODS):
-            job = jobs.get(objects.owner_uid(pod), {})
-            service = service_of(job or pod)
-            if not service or (not job and objects.owner_kind(pod) in (ASCEND_JOBS.kind, VOLCANO_JOBS.kind)):
-                continue  # pods outlive their job for a moment
-            called, size = instance_of(pod, sizes)
-            name, group = objects.name(job) if job else called, objects.labels_of(pod).get(GROUP, "")
-            fresh = Instance(service, group, name, size, *_revision(pod), good_nodes=good)
-            found.setdefault((service, name), fresh).pods.append(pod)
-        return [found[key] for key in sorted(found)]
+        found = [
+            Instance(one.service, one.group, one.name, one.size, one.pods, one.job, *_revision(one), good_nodes=good)
+            for one in gathered(self.all)
+            if one.job or objects.owner_kind(one.pods[0]) not in (ASCEND_JOBS.kind, VOLCANO_JOBS.kind)
+        ]  # pods outlive their job for a moment
+        return sorted(found, key=lambda one: (one.service, one.name))
 
     @cached_property
     def reasons(self) -> dict[tuple[str, str], str]:
@@ -216,7 +193,7 @@ def held(pod: Object) -> bool:
 def view_of(cluster: SimCluster) -> View:
     """All that is there now."""
     view = View()
-    for kind in KINDS:
+    for kind in (*SHOWING, ELASTIC_SERVICES):
         view.take_all(kind, cluster.peek(kind))
     return view
 
@@ -237,16 +214,14 @@ def _pairs(found: list[Instance]) -> int:
     return max(min(number, runs.total() - runs[revision]) for revision, number in out.items())
 
 
-def _revision(pod: Object) -> tuple[str, str]:
-    """Owner and revision, as the platforms label them; empty where nothing is rolled."""
+def _revision(one: Members) -> tuple[str, str]:
+    """Owner and revision, as the platforms label its pods; empty where nothing is rolled."""
+    if one.job:
+        return "", ""
+    pod = one.pods[0]
     labels = objects.labels_of(pod)
     for label, owner in REVISIONS:
         if revision := labels.get(label):
             name = str(objects.controller(pod).get("name", "")).removesuffix(f"-{revision}")
             return (f"{labels[owner]}/{labels.get('role-name', '')}" if owner else name), revision
     return "", ""
-
-
-def _expected(job: Object) -> int:
-    parts = [*(objects.spec(job).get("replicaSpecs") or {}).values(), *(objects.spec(job).get("tasks") or [])]
-    return sum(int(part.get("replicas", 1)) for part in parts)

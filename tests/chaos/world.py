@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from scaler.kube.api import PODS, Object
@@ -56,7 +58,11 @@ class Service(msgspec.Struct, frozen=True, repr_omit_defaults=True):
             for number in range(self.jobs[index])
         ]
 
-    def nodes_for(self, ratio: Ratio) -> int:
+    def counts(self, ratios: Iterable[Ratio]) -> list[dict[str, int]]:
+        """The same by group."""
+        return [dict(zip(self.groups, ratio, strict=True)) for ratio in ratios]
+
+    def nodes_for(self, ratio: Iterable[int]) -> int:
         """Nodes that this ratio fills: each pod takes all NPUs of one."""
         return sum(number * size for number, size in zip(ratio, self.pods, strict=True))
 
@@ -135,6 +141,6 @@ def rule(
     service: Service, ladder: tuple[Ratio, ...] | None = None, text: str | None = None, **annotations: str
 ) -> Object:
     """The rule's ConfigMap, with this ladder in place of the service's, or with this text instead of any."""
-    sizes, ratios = dict(zip(service.groups, service.pods, strict=True)), ladder or service.ladder
-    document = jobs.rule_document(*(dict(zip(service.groups, one, strict=True)) for one in ratios), pods=sizes)
+    (sizes,) = service.counts([service.pods])
+    document = jobs.rule_document(*service.counts(ladder or service.ladder), pods=sizes)
     return jobs.rule_config_map(document if text is None else text, service.name, service.namespace, **annotations)

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from scaler.clock import Clock
 from scaler.kube.api import (
     ASCEND_JOBS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -23,7 +22,6 @@ from scaler.kube.errors import NotSentError, UnauthorizedError, status_error
 from scaler.names import GOVERNS
 from scaler.rules.rule import ALL
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.tools.cluster.leader import Leaders, leaders
 from scaler.tools.cluster.records import WrittenObject, as_cached, replicas_of, written
@@ -85,7 +83,7 @@ async def write(on: Rig, *made: Object) -> None:
 
 def idle(*objects: Object) -> Rig:
     """A cluster in which nobody decides. To be made inside a running loop."""
-    made = Rig(SimCluster(Clock(START)))
+    made = Rig()
     made.apply(*objects)
     return made
 

@@ -38,8 +38,7 @@ from scaler.tools.leaving import leave as steps
 from scaler.tools.leaving.install import InstallNotFoundError
 from scaler.tools.leaving.leave import StuckError
 from scaler.tools.uninstall import leave
-from tests.held import held
-from tests.jobs import NAMESPACE, job, manifest
+from tests.jobs import NAMESPACE, held, job, manifest
 from tests.rig import START
 
 HOME = "mind-cluster-scaler-system"

@@ -14,12 +14,12 @@ from functools import cached_property
 from scaler.decide.world import Admit, Decision, Evict, Plan, Preempt, Reason, Revoke, State
 from scaler.kube.api import CONFIG_MAPS, NODES, Object, Resource
 from scaler.sim.actors import objects
-from scaler.sim.stories.play import START
 from scaler.sim.stories.timeline import MomentKind, Timeline
 from tests.chaos.view import Instance, View
 from tests.chaos.witness import Witness
 from tests.contention.services import KIND, RULE, Service, serving
 from tests.contention.stories import AT_WORK, PATIENCE, Story
+from tests.rig import START
 
 SETTLED = 1.0
 """Seconds for which what is seen may contradict S10: a loss is seen and answered within it."""

@@ -24,7 +24,7 @@ from scaler.sim.actors.faulty_api import Curses, FaultyApi
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.apiserver.list_watch import Seen as SeenEvent
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
+from scaler.sim.stories.play import ADMISSION, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
 from scaler.sim.stories.world import World
@@ -37,6 +37,7 @@ from tests.contention.passes import Passes, unkept
 from tests.contention.services import Service, serving
 from tests.contention.stories import PATIENCE, STORIES, StoryMaker, dice
 from tests.repeat import played
+from tests.rig import START, Rig
 from tests.simulation.worlds import failures
 
 AFTERWARDS = 1500.0
@@ -105,8 +106,8 @@ def watched(
     timeline = Timeline(None)
 
     async def main() -> Passes:
-        clock = Clock(START)
-        cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
+        on = Rig(*ADMISSION, seed=seed)
+        cluster, clock = on.cluster, on.clock
         cluster.interceptor = Late(cluster, delays.others_lag, dice("late", seed))
         settings = settings_of(what)
         witness = Witness(clock, most=MOST_WORDS)

@@ -28,18 +28,18 @@ from scaler.sim.actors.operator import AscendOperator
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stand_in import Mirror, StandIn, merge
 from scaler.sim.actors.volcano import PodGroups, VolcanoJobs
-from scaler.sim.stories.instances import Condition, InstanceView, running
+from scaler.sim.stories.instances import SHOWING, Condition, InstanceView, census, running
 from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_manifests
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import ALONE, ScalerProcess, install, scaler
 from tests.control_plane.stage import EXAMPLE, MANIFESTS, Stage, playing, until, wall_clock
-from tests.control_plane.witness import WATCHED, Witness, census_of, watched
-from tests.deployed_operator import deployment
+from tests.control_plane.witness import Witness, watched
+from tests.stand_ins import deployment
 
 SERVICES = 20
 PREFILL, DECODE = "group0", "group1"
-_PATIENCE = 150.0
+LONG = 150.0
 """Seconds for all of them: ten times what an idle machine needs."""
 _FILES = ("00-rule", "20-prefill-p0", "21-prefill-p1", "30-decode-d0")
 _OPT_IN = ("mind-cluster/scaling=enabled", "mind-cluster/beside-ascend-operator=true")
@@ -121,7 +121,7 @@ class ServicesStage(Stage):
         self.namespaces = namespaces
         self.witness: Witness
         self._owners = owners
-        self._mirror = Mirror(api, *WATCHED)
+        self._mirror = Mirror(api, *SHOWING)
 
     def actors(self) -> Iterator[Any]:
         """To be run beside the scaler: every controller that is not real here."""
@@ -151,7 +151,7 @@ class ServicesStage(Stage):
         if self.way.beside_operator:
             await self.add_node(NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         # Else the operator's own pod could be put on a node that is lost later.
-        await until(self.nodes_are_open, "every node takes pods", seconds=_PATIENCE)
+        await until(self.nodes_are_open, "every node takes pods", seconds=LONG)
         if self.way.beside_operator:
             await self._place_operator()
 
@@ -179,7 +179,7 @@ class ServicesStage(Stage):
 
     def services(self) -> Mapping[str, list[InstanceView]]:
         """Instances by service."""
-        found = census_of(self._mirror)
+        found = census(self._mirror.all)
         return {service: views for service, views in found.items() if service.partition("/")[0] in self.namespaces}
 
     def nodes_by_instance(self) -> dict[str, tuple[str, ...]]:
@@ -192,7 +192,7 @@ class ServicesStage(Stage):
             found = (await self.api.list(PODS)).items
             return [objects.name(pod) for pod in found if objects.namespace(pod) in self.namespaces]
 
-        await until(pods, "no pods are left", seconds=_PATIENCE, fits=lambda found: not found)
+        await until(pods, "no pods are left", seconds=LONG, fits=lambda found: not found)
         await super().clear()
 
 
@@ -239,14 +239,6 @@ class SharedStage(ServicesStage):
         found = (views for service, views in self.services().items() if service.partition("/")[0] == namespace)
         return running(next(found, []))
 
-    async def comes_to(self, tally: Mapping[str, int]) -> None:
-        """Wait until they run exactly this, and no other instance holds a node or waits for the scheduler."""
-
-        async def now() -> tuple[dict[str, int], Mapping[str, list[InstanceView]]]:
-            return self.tally(), self.services()
-
-        await until(now, f"the services run {tally}", seconds=_PATIENCE, fits=lambda found: found[0] == tally)
-
 
 class PlatformStage(ServicesStage):
     """One platform's service."""
@@ -262,10 +254,6 @@ class PlatformStage(ServicesStage):
         """Wait until exactly so many run."""
         await self.runs(self.platform.service, **{self.platform.prefill: prefill, self.platform.decode: decode})
 
-    async def has(self, instances: int, group: str) -> bool:
-        """Whether there are so many, held ones included."""
-        return sum(view.group == group for view in await self.views()) == instances
-
     async def lose(self, group: str) -> str:
         """A node under a running instance of this group stops answering, and Volcano ends its pods; the node's name."""
         views = [view for view in await self.views() if view.group == group and view.condition is Condition.RUNNING]
@@ -273,18 +261,6 @@ class PlatformStage(ServicesStage):
         await self.node(name, NodeFate.NOT_READY)
         await until(self.empty_nodes, f"{name} has no pods", self.views, fits=lambda empty: name in empty)
         return name
-
-    async def reasons(self) -> dict[str, list[str]]:
-        """What the scaler says of the instances that do not run: reasons by group."""
-        found: dict[str, list[str]] = {}
-        for instance in await self.said(self.platform.namespace):
-            found.setdefault(instance["group"], []).append(instance["reason"])
-        return found
-
-    async def says(self, group: str, reason: str) -> None:
-        """Wait until an instance of the group has this reason."""
-        what = f"an instance of {group} says {reason}"
-        await until(self.reasons, what, fits=lambda said: reason in said.get(group, []))
 
     async def edit_rule(self, *ratios: tuple[int, int]) -> None:
         """Let the rule have these ratios of (prefill, decode), largest first."""
@@ -300,12 +276,6 @@ class PlatformStage(ServicesStage):
     def kubectl(self, verb: str, *flags: str) -> None:
         """`apply` or `delete` the service's files."""
         self.plane.kubectl(verb, *flags, *(word for path in self.platform.files for word in ("-f", path)))
-
-    def patch(self, kind: str, name: str, patch: Any) -> None:
-        """`kubectl patch`: a list is a JSON patch, anything else a merge patch."""
-        encoding = "json" if isinstance(patch, list) else "merge"
-        place = ("--namespace", self.platform.namespace, kind, name)
-        self.plane.kubectl("patch", *place, "--type", encoding, "--patch", json.dumps(patch))
 
     async def clear(self) -> None:
         self.kubectl("delete", "--wait=false", "--ignore-not-found")

@@ -69,16 +69,14 @@ class Stage:
         """Whether every node takes pods: a new one is tainted until the control plane has seen it ready."""
         return not any(objects.spec(node).get("taints") for node in (await self.api.list(NODES)).items)
 
+    async def remove_node(self, name: str) -> None:
+        await self.api.delete(NODES, None, name)
+        del self._specs[name]
+
     async def empty_nodes(self) -> list[str]:
         """Those without pods."""
         used = {objects.node_of(pod) for pod in (await self.api.list(PODS)).items}
         return [name for name in self._specs if name not in used]
-
-    async def remove_empty_node(self) -> None:
-        """Take a node away as soon as there is one without pods."""
-        name = (await until(self.empty_nodes, "a node has no pods", self.views))[0]
-        await self.api.delete(NODES, None, name)
-        del self._specs[name]
 
     async def apply(self, path: Path = EXAMPLE, *, change: Callable[[Object], Object] = lambda obj: obj) -> None:
         """Apply a file or a folder; `change` is applied to every object first."""
@@ -87,8 +85,8 @@ class Stage:
 
     async def views(self, service: str = SERVICE) -> list[InstanceView]:
         """The service's instances as pods and nodes show them now."""
-        jobs, pods, nodes = [(await self.api.list(resource)).items for resource in (ASCEND_JOBS, PODS, NODES)]
-        return census(jobs, pods, nodes).get(service, [])
+        found = {kind: (await self.api.list(kind)).items for kind in (ASCEND_JOBS, PODS, NODES)}
+        return census(lambda kind: found.get(kind, ())).get(service, [])
 
     async def running(self, service: str = SERVICE) -> dict[str, int]:
         """Running instances per group."""

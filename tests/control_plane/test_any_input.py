@@ -18,8 +18,7 @@ from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.scaler_process import install, scaler
 from tests.control_plane.stage import staged, until
-from tests.held import held
-from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
+from tests.jobs import NAMESPACE, held, job, rule_config_map, rule_document
 
 DEEP = 2_000
 DIGITS = "9" * 5_000

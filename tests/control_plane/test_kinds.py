@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,9 +38,35 @@ def _set(kind: str, name: str, path: str) -> Callable[[PlatformStage, int], None
     """The number of prefill instances stands in one field."""
 
     def scale(stage: PlatformStage, prefills: int) -> None:
-        stage.patch(kind, name, [{"op": "replace", "path": path, "value": prefills}])
+        patch(stage, kind, name, [{"op": "replace", "path": path, "value": prefills}])
 
     return scale
+
+
+def patch(stage: PlatformStage, kind: str, name: str, patch: Any) -> None:
+    """`kubectl patch`: a list is a JSON patch, anything else a merge patch."""
+    encoding = "json" if isinstance(patch, list) else "merge"
+    place = ("--namespace", stage.platform.namespace, kind, name)
+    stage.plane.kubectl("patch", *place, "--type", encoding, "--patch", json.dumps(patch))
+
+
+async def has(stage: PlatformStage, instances: int, group: str) -> bool:
+    """Whether there are so many, held ones included."""
+    return sum(view.group == group for view in await stage.views()) == instances
+
+
+async def reasons(stage: PlatformStage) -> dict[str, list[str]]:
+    """What the scaler says of the instances that do not run: reasons by group."""
+    found: dict[str, list[str]] = {}
+    for instance in await stage.said(stage.platform.namespace):
+        found.setdefault(instance["group"], []).append(instance["reason"])
+    return found
+
+
+async def says(stage: PlatformStage, group: str, reason: str) -> None:
+    """Wait until an instance of the group has this reason."""
+    what = f"an instance of {group} says {reason}"
+    await until(lambda: reasons(stage), what, fits=lambda said: reason in said.get(group, []))
 
 
 def _one_job_more_or_less(stage: PlatformStage, prefills: int) -> None:
@@ -108,17 +135,18 @@ async def _scale_and_edit_the_rule(stage: PlatformStage) -> None:
     """A third prefill instance waits, although there is room, until the rule has one. Scaled down it goes first."""
     running = stage.nodes_by_instance()
     stage.platform.scale(stage, 3)
-    await stage.says(stage.platform.prefill, "NotInRatio")
+    await says(stage, stage.platform.prefill, "NotInRatio")
     stage.platform.scale(stage, 2)
-    await until(lambda: stage.has(2, stage.platform.prefill), "the third instance is gone", stage.views)
+    await until(lambda: has(stage, 2, stage.platform.prefill), "the third instance is gone", stage.views)
     assert stage.nodes_by_instance() == running
     stage.platform.scale(stage, 3)
-    await stage.says(stage.platform.prefill, "NotInRatio")
+    await says(stage, stage.platform.prefill, "NotInRatio")
     await stage.edit_rule((3, 1), (2, 1), (1, 1))
     await stage.runs_both(3, 1)
     stage.platform.scale(stage, 2)
     await stage.runs_both(2, 1)
-    await stage.remove_empty_node()
+    (empty, *_) = await until(stage.empty_nodes, "a node has no pods", stage.views)
+    await stage.remove_node(empty)
 
 
 async def _degrade_and_recover(stage: PlatformStage) -> None:
@@ -134,12 +162,12 @@ async def _degrade_and_recover(stage: PlatformStage) -> None:
 
 
 def _change_a_deployment(stage: PlatformStage) -> None:
-    stage.patch("isvc", "qwen", {"spec": {"engine": {"labels": _REVISION}}})
+    patch(stage, "isvc", "qwen", {"spec": {"engine": {"labels": _REVISION}}})
 
 
 def _change_omes_leader_worker_set(stage: PlatformStage) -> None:
     """OME's own strategy has a surge of one group."""
-    stage.patch("isvc", "deepseek", {"spec": {"decoder": {"labels": _REVISION}}})
+    patch(stage, "isvc", "deepseek", {"spec": {"decoder": {"labels": _REVISION}}})
 
 
 def _change_a_leader_worker_set(stage: PlatformStage) -> None:
@@ -148,8 +176,8 @@ def _change_a_leader_worker_set(stage: PlatformStage) -> None:
     marked = {"metadata": {"labels": _REVISION}}
     strategy = {"rollingUpdateConfiguration": {"maxSurge": 0, "maxUnavailable": 2}}
     templates = {"leaderTemplate": marked, "workerTemplate": marked}
-    patch = {"spec": {"rolloutStrategy": strategy, "leaderWorkerTemplate": templates}}
-    stage.patch("lws", "lws-deepseek-decoder", patch)
+    changed = {"spec": {"rolloutStrategy": strategy, "leaderWorkerTemplate": templates}}
+    patch(stage, "lws", "lws-deepseek-decoder", changed)
 
 
 _REVISION = {"example/revision": "2"}
@@ -168,15 +196,15 @@ async def test_a_rolling_update_ends(case: str, plane: ControlPlane, tmp_path: P
         await stage.add_npu_nodes(4)
         stage.kubectl("apply")
         await stage.runs_both(2, 1)
-        stage.patch("isvc", stage.platform.job_id, {"spec": {component: {"minReplicas": instances}}})
+        patch(stage, "isvc", stage.platform.job_id, {"spec": {component: {"minReplicas": instances}}})
         group = {"engine": "prefill", "decoder": "decode"}[component]
-        await until(lambda: stage.has(instances, group), f"there are {instances} instances", stage.views)
+        await until(lambda: has(stage, instances, group), f"there are {instances} instances", stage.views)
         stage.witness.pairs = True
         change(stage)
         await until(lambda: _is_updated(stage, component), "every pod is of the new revision", stage.views)
         await stage.runs_both(2, 1)
-        await until(lambda: stage.has(instances, group), "nothing is left of the surge", stage.views)
-        await until(lambda: _holds_one(stage, group, held), f"one is held: {held}", stage.reasons)
+        await until(lambda: has(stage, instances, group), "nothing is left of the surge", stage.views)
+        await until(lambda: _holds_one(stage, group, held), f"one is held: {held}", lambda: reasons(stage))
 
 
 async def _is_updated(stage: PlatformStage, component: str) -> bool:
@@ -185,7 +213,7 @@ async def _is_updated(stage: PlatformStage, component: str) -> bool:
 
 
 async def _holds_one(stage: PlatformStage, group: str, held: bool) -> bool:
-    return ("NotInRatio" in (await stage.reasons()).get(group, [])) == held
+    return ("NotInRatio" in (await reasons(stage)).get(group, [])) == held
 
 
 @pytest.mark.parametrize("name", ["ome-deployment", "ome-leaderworkerset"])
@@ -199,11 +227,11 @@ async def test_a_typo_in_a_label_of_what_runs_is_named_and_starts_no_spare(
         await stage.add_npu_nodes(3)
         await stage.runs_both(2, 1)
         stage.platform.scale(stage, 3)
-        await stage.says(stage.platform.prefill, "NotInRatio")
+        await says(stage, stage.platform.prefill, "NotInRatio")
         bound = await _bound(stage)
         pod = next(pod for pod, group in sorted(bound.items()) if group == stage.platform.prefill)
         stage.plane.kubectl("label", "pod", pod, "--namespace", stage.platform.namespace, "--overwrite", typo)
-        await until(lambda: _is_told(stage, typo), f"the label of {pod} is named", stage.reasons)
+        await until(lambda: _is_told(stage, typo), f"the label of {pod} is named", lambda: reasons(stage))
         await asyncio.sleep(5)
         assert (await _bound(stage)).keys() == bound.keys()
 

@@ -4,13 +4,25 @@ Not before every minimum that fits runs does a service get more, whoever makes t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from scaler.sim.stories.instances import InstanceView
 from tests.control_plane.plane import ControlPlane
-from tests.control_plane.services import CREATED, CREATED_WITHOUT_GANGS, GATED, SERVICES, Way, governed, shared
-from tests.control_plane.stage import kinds_definitions
+from tests.control_plane.services import (
+    CREATED,
+    CREATED_WITHOUT_GANGS,
+    GATED,
+    LONG,
+    SERVICES,
+    SharedStage,
+    Way,
+    governed,
+    shared,
+)
+from tests.control_plane.stage import kinds_definitions, until
 
 POD_START = 2.0
 """Seconds from bound to Running: all jobs must be there before the first service could scale up."""
@@ -34,17 +46,26 @@ async def half_serve(way: Way, plane: ControlPlane, folder: Path) -> None:
     await _play(way, plane, folder, SERVICES, {"1P1D": half, "0P0D": half}, {"1P1D": half, "0P0D": half - 1})
 
 
+async def comes_to(stage: SharedStage, tally: dict[str, int]) -> None:
+    """Wait until they run exactly this, and no other instance holds a node or waits for the scheduler."""
+
+    async def now() -> tuple[dict[str, int], Mapping[str, list[InstanceView]]]:
+        return stage.tally(), stage.services()
+
+    await until(now, f"the services run {tally}", seconds=LONG, fits=lambda found: found[0] == tally)
+
+
 async def _play(
     way: Way, plane: ControlPlane, folder: Path, nodes: int, first: dict[str, int], then: dict[str, int]
 ) -> None:
     """They come to `first`, and to `then` when one of those that serve is deleted; who sits stays where it is."""
     async with shared(plane, way, nodes) as stage, governed(stage, folder):
         await stage.arrive()
-        await stage.comes_to(first)
+        await comes_to(stage, first)
         before = stage.nodes_by_instance()
         leaving = stage.serving()[0]
         await stage.leave(leaving)
-        await stage.comes_to(then)
+        await comes_to(stage, then)
         stayed = {name: nodes for name, nodes in before.items() if not name.startswith(f"{leaving}/")}
         assert stayed.items() <= stage.nodes_by_instance().items()
 

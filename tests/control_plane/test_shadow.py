@@ -28,7 +28,7 @@ from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import install, leads, scaler
 from tests.control_plane.stage import Stage, staged, until, wall_clock
-from tests.deployed_operator import DeployedOperator, deployment
+from tests.stand_ins import DeployedOperator, deployment
 
 pytestmark = [pytest.mark.plane_options(audit=True), pytest.mark.long("services in real time")]
 

@@ -25,7 +25,7 @@ from scaler.sim.actors.operator import NAMESPACE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import USER, install, scaler
 from tests.control_plane.stage import Stage, staged, until, wall_clock
-from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
+from tests.stand_ins import DEPLOYMENT, DeployedOperator, deployment
 
 pytestmark = pytest.mark.plane_options(audit=True)
 

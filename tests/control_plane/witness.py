@@ -18,8 +18,8 @@ from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Object, Resource
 from scaler.names import GROUP_LABEL, RULE_KEY
 from scaler.sim.actors import objects
-from scaler.sim.actors.stand_in import Mirror, StandIn
-from scaler.sim.stories.instances import Condition, InstanceView, census, running, service_of
+from scaler.sim.actors.stand_in import StandIn
+from scaler.sim.stories.instances import SHOWING, Condition, InstanceView, census, running, service_of
 from tests.decide.contract import covers, target_of
 
 WINDOW = 3.0
@@ -29,22 +29,13 @@ LAG = 2.0
 SHARE = 0.05
 """By which the NPUs held may differ from those that the ladder needs, besides."""
 Counts = dict[str, int]
-WATCHED: tuple[Resource, ...] = (kube.PODS, kube.NODES, kube.ASCEND_JOBS, kube.VOLCANO_JOBS, kube.STATEFUL_SETS)
-"""What shows instances, and their sizes."""
-
-
-def census_of(mirror: Mirror) -> dict[str, list[InstanceView]]:
-    """Every service's instances."""
-    sizes = {objects.uid(made): int(objects.spec(made).get("replicas", 1)) for made in mirror.all(kube.STATEFUL_SETS)}
-    jobs = [*mirror.all(kube.ASCEND_JOBS), *mirror.all(kube.VOLCANO_JOBS)]
-    return census(jobs, mirror.all(kube.PODS), mirror.all(kube.NODES), sizes)
 
 
 class Watcher(StandIn):
     """Looks at every change, and at least once a second; `broken` is what went wrong, in words."""
 
     def __init__(self, api: KubeApi, *resources: Resource) -> None:
-        super().__init__(api, *WATCHED, *resources)
+        super().__init__(api, *SHOWING, *resources)
         self.broken: list[str] = []
         self.past: deque[tuple[float, Any]] = deque()
         """What `remember` was given in the last `WINDOW` seconds, and when."""
@@ -83,13 +74,13 @@ class Witness(Watcher):
         """At rest every instance is whole or empty."""
         return self.broken + [
             f"S2: {service} {view.name} is {view.condition} at rest"
-            for service, views in census_of(self.mirror).items()
+            for service, views in census(self.mirror.all).items()
             for view in views
             if view.condition not in (Condition.EMPTY, Condition.RUNNING, Condition.WAITING)
         ]
 
     def look(self, now: float) -> None:
-        found = census_of(self.mirror)
+        found = census(self.mirror.all)
         self.remember(now, {service: _targets(self._rule(service), views) for service, views in found.items()})
         before, self._last = self._last, {}
         for service, views in found.items():
@@ -194,7 +185,7 @@ class Orders(Watcher):
         pods = [pod for pod in self.mirror.all(kube.PODS) if objects.uid(pod) in groups]
         lost = {objects.name(node) for node in self.mirror.all(kube.NODES) if not objects.node_ready(node)}
         self._account(now, rung, sum(not objects.ended(pod) and objects.node_of(pod) not in lost for pod in pods))
-        views = census_of(self.mirror).get(self._service, [])
+        views = census(self.mirror.all).get(self._service, [])
         under = {node for view in views if lost.intersection(view.nodes) for node in view.nodes}
         self._excused |= {objects.uid(pod) for pod in pods if objects.node_of(pod) in under}
         there = running(views)

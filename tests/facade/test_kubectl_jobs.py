@@ -7,8 +7,8 @@ from pathlib import Path
 
 from scaler.clock import Clock
 from tests.facade.test_kubectl import Person, pytestmark, with_person
-from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
-from tests.rig import Rig, controller
+from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
+from tests.rig import NODE, Rig, controller
 
 __all__ = ["pytestmark"]
 
@@ -22,8 +22,8 @@ async def state(person: Person) -> str:
 
 def test_get_and_wait_show_a_job_as_it_is(tmp_path: Path) -> None:
     async def act(person: Person) -> None:
-        on = Rig(person.cluster)
-        on.apply(rule_config_map(rule_document({"group0": 1, "group1": 1})), job("p0"), job("d0"))
+        on = Rig(cluster=person.cluster)
+        on.apply(node(NODE), rule_config_map(rule_document({"group0": 1, "group1": 1})), job("p0"), job("d0"))
         async with controller(on, Clock(1_800_000_000 - asyncio.get_running_loop().time())):
             await person.kubectl("wait", "--for=condition=Created", "acjob/p0", "--timeout=20s", *IN)
             assert await state(person) == "Created"

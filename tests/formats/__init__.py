@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from scaler.clock import Clock
 from scaler.decide.world import World
 from scaler.kube.api import (
     ASCEND_JOBS,
@@ -30,9 +29,8 @@ from scaler.kube.api import (
 from scaler.names import DELETION_COST, HELD_COST, POD_GROUP
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from tests.held import held
-from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
-from tests.rig import NODE, START, Rig, controller
+from tests.jobs import NAMESPACE, held, job, node, rule_config_map, rule_document
+from tests.rig import NODE, Rig, controller
 
 FOLDER = Path(__file__).parent
 NEXT = "next"
@@ -56,13 +54,12 @@ def record() -> dict[str, Any]:
 
 
 async def _story() -> dict[str, Any]:
-    clock, worlds = Clock(START), [World(0.0, ())]
-    on = Rig(SimCluster(clock))
+    on, worlds = Rig(), [World(0.0, ())]
     on.observe = lambda world, decision: worlds.append(world)  # type: ignore[method-assign]  # noqa: ARG005
-    on.apply(ROOMY, rule_config_map(RULE, trade="off"), job("p0"), job("p1"), job("d0", pods=2))
+    on.apply(node(NODE), ROOMY, rule_config_map(RULE, trade="off"), job("p0"), job("p1"), job("d0", pods=2))
     on.apply(rule_config_map(name="gates"), *_gated("engine-5d8", "group0", "q0", "q1", "q2"))
     on.apply(*_gated("decoder-77f", "group1", "e0"))
-    async with controller(on, clock, **ELECTED):
+    async with controller(on, **ELECTED):
         await on.settle(20)  # a Lease that nobody gave back is waited for
         await on.start("p0", "d0")
         await on.start("p1")

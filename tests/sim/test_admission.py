@@ -10,13 +10,13 @@ from scaler.sim.apiserver.server import Hook, Review
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import job
-from tests.sim.stage import Stage
+from tests.rig import Rig
 
 POD: Object = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "x"}]}}
 
 
 def cluster(*hooks: Hook) -> SimCluster:
-    return SimCluster(Stage().clock, admission=hooks)
+    return SimCluster(Rig().clock, admission=hooks)
 
 
 def gate(review: Review) -> Object:

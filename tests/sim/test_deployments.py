@@ -16,27 +16,27 @@ from scaler.sim.actors.making import fence_posts, ready
 from scaler.sim.actors.nodes import Kubelet, KubeletTimings
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
+from tests.rig import Rig
 from tests.sim.manifests import deployment, template
-from tests.sim.stage import Stage
 
 QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
 
 
-def controllers(stage: Stage) -> list[Any]:
-    return [Deployments(stage.cluster), ReplicaSets(stage.cluster), GarbageCollector(stage.cluster)]
+def controllers(on: Rig) -> list[Any]:
+    return [Deployments(on.cluster), ReplicaSets(on.cluster), GarbageCollector(on.cluster)]
 
 
-def everybody(stage: Stage) -> list[Any]:
-    api = stage.cluster
-    return [*controllers(stage), GangScheduler(api), Kubelet(api, stage.clock, timings=QUICK)]
+def everybody(on: Rig) -> list[Any]:
+    api = on.cluster
+    return [*controllers(on), GangScheduler(api), Kubelet(api, on.clock, timings=QUICK)]
 
 
-def images(stage: Stage) -> list[str]:
-    return sorted(pod["spec"]["containers"][0]["image"] for pod in stage.cluster.peek(PODS))
+def images(on: Rig) -> list[str]:
+    return sorted(pod["spec"]["containers"][0]["image"] for pod in on.cluster.peek(PODS))
 
 
-async def update(stage: Stage, **spec: Any) -> None:
-    await stage.cluster.patch(DEPLOYMENTS, "default", "web", {"spec": spec}, patch_type=PatchType.MERGE)
+async def update(on: Rig, **spec: Any) -> None:
+    await on.cluster.patch(DEPLOYMENTS, "default", "web", {"spec": spec}, patch_type=PatchType.MERGE)
 
 
 def new_image() -> Object:
@@ -45,13 +45,13 @@ def new_image() -> Object:
 
 def test_pods_carry_the_hash_of_their_template_and_belong_to_its_replica_set() -> None:
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([deployment(pod=template(labels={"role": "prefill"}))])
-        await stage.play(5, *controllers(stage))
-        (made,) = stage.cluster.peek(REPLICA_SETS)
+        on = Rig()
+        on.cluster.apply([deployment(pod=template(labels={"role": "prefill"}))])
+        await on.play(5, *controllers(on))
+        (made,) = on.cluster.peek(REPLICA_SETS)
         mark = objects.labels_of(made)["pod-template-hash"]
         assert objects.name(made) == f"web-{mark}"
-        pods = stage.cluster.peek(PODS)
+        pods = on.cluster.peek(PODS)
         assert [objects.owner_uid(pod) for pod in pods] == [objects.uid(made)] * 3
         assert all(objects.labels_of(p) == {"app": "web", "role": "prefill", "pod-template-hash": mark} for p in pods)
         assert all(objects.name(pod).startswith(f"web-{mark}-") for pod in pods)
@@ -61,20 +61,20 @@ def test_pods_carry_the_hash_of_their_template_and_belong_to_its_replica_set() -
 
 def test_a_pod_that_is_deleted_or_failed_is_replaced_under_a_new_name() -> None:
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([deployment(replicas=2)])
+        on = Rig()
+        on.cluster.apply([deployment(replicas=2)])
         lost: list[str] = []
 
         async def lose() -> None:
             await asyncio.sleep(3)
-            first, second = sorted(stage.phases())
+            first, second = sorted(on.phases())
             lost.extend((first, second))
-            await stage.cluster.delete(PODS, "default", first)
+            await on.cluster.delete(PODS, "default", first)
             failed = {"status": {"phase": "Failed"}}
-            await stage.cluster.patch(PODS, "default", second, failed, patch_type=PatchType.MERGE, subresource="status")
+            await on.cluster.patch(PODS, "default", second, failed, patch_type=PatchType.MERGE, subresource="status")
 
-        await stage.play(8, *controllers(stage), script=lose())
-        living = {name for name, phase in stage.phases().items() if phase == "Pending"}
+        await on.play(8, *controllers(on), script=lose())
+        living = {name for name, phase in on.phases().items() if phase == "Pending"}
         assert len(living) == 2
         assert not living & set(lost)
 
@@ -83,22 +83,22 @@ def test_a_pod_that_is_deleted_or_failed_is_replaced_under_a_new_name() -> None:
 
 def test_an_update_keeps_three_quarters_available_and_ends_with_the_new_template_alone() -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0")
-        stage.cluster.apply([deployment(replicas=4)])
+        on = Rig()
+        on.nodes("n0")
+        on.cluster.apply([deployment(replicas=4)])
         seen: list[tuple[int, int]] = []
 
         async def watch() -> None:
             await asyncio.sleep(20)
-            await update(stage, template=new_image())
+            await update(on, template=new_image())
             for _ in range(400):
                 await asyncio.sleep(0.1)
-                pods = stage.cluster.peek(PODS)
+                pods = on.cluster.peek(PODS)
                 alive = [pod for pod in pods if not objects.terminating(pod)]
                 seen.append((len(alive), sum(map(ready, alive))))
 
-        await stage.play(65, *everybody(stage), script=watch())
-        assert images(stage) == ["server:2"] * 4
+        await on.play(65, *everybody(on), script=watch())
+        assert images(on) == ["server:2"] * 4
         assert (max(total for total, _ in seen), min(serving for _, serving in seen)) == (5, 3)
 
     run(main())
@@ -109,62 +109,62 @@ def test_held_pods_of_the_old_template_make_way_as_far_as_the_new_ones_come_up(
     held_again: bool, expected: dict[str, int]
 ) -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0")
-        stage.cluster.apply([deployment(replicas=4, pod=template(schedulingGates=[{"name": "hold"}]))])
+        on = Rig()
+        on.nodes("n0")
+        on.cluster.apply([deployment(replicas=4, pod=template(schedulingGates=[{"name": "hold"}]))])
 
         async def change() -> None:
             await asyncio.sleep(5)
             gates = [{"name": "hold"}] if held_again else None
-            await update(stage, template={"spec": {**new_image()["spec"], "schedulingGates": gates}})
+            await update(on, template={"spec": {**new_image()["spec"], "schedulingGates": gates}})
 
-        await stage.play(40, *everybody(stage), script=change())
-        assert Counter(images(stage)) == expected
+        await on.play(40, *everybody(on), script=change())
+        assert Counter(images(on)) == expected
 
     run(main())
 
 
 def test_a_recreate_starts_nothing_before_the_old_pods_are_gone() -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0")
-        stage.cluster.apply([deployment(replicas=2, strategy={"type": "Recreate"})])
+        on = Rig()
+        on.nodes("n0")
+        on.cluster.apply([deployment(replicas=2, strategy={"type": "Recreate"})])
         mixed: list[bool] = []
 
         async def watch() -> None:
             await asyncio.sleep(10)
-            await update(stage, template=new_image())
+            await update(on, template=new_image())
             for _ in range(100):
                 await asyncio.sleep(0.1)
-                mixed.append(len(set(images(stage))) > 1)
+                mixed.append(len(set(images(on))) > 1)
 
-        await stage.play(30, *everybody(stage), script=watch())
-        assert (images(stage), any(mixed)) == (["server:2"] * 2, False)
+        await on.play(30, *everybody(on), script=watch())
+        assert (images(on), any(mixed)) == (["server:2"] * 2, False)
 
     run(main())
 
 
 def test_scaling_down_takes_held_pods_first_and_the_update_goes_on_when_scaled_during_it() -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0")
-        stage.cluster.apply([deployment(replicas=3)])
+        on = Rig()
+        on.nodes("n0")
+        on.cluster.apply([deployment(replicas=3)])
         kept: set[str] = set()
 
         async def scale() -> None:
             await asyncio.sleep(10)
-            kept.update(stage.nodes_by_pod())
-            await update(stage, replicas=5)
+            kept.update(on.nodes_by_pod())
+            await update(on, replicas=5)
             await asyncio.sleep(0.5)
-            await update(stage, replicas=3)
+            await update(on, replicas=3)
             await asyncio.sleep(2)
-            assert set(stage.nodes_by_pod()) == kept
-            await update(stage, template=new_image())
+            assert set(on.nodes_by_pod()) == kept
+            await update(on, template=new_image())
             await asyncio.sleep(1)
-            await update(stage, replicas=6)
+            await update(on, replicas=6)
 
-        await stage.play(60, *everybody(stage), script=scale())
-        assert images(stage) == ["server:2"] * 6
+        await on.play(60, *everybody(on), script=scale())
+        assert images(on) == ["server:2"] * 6
 
     run(main())
 
@@ -181,15 +181,15 @@ def test_a_rollout_that_is_resized_shares_the_difference_out_by_size() -> None:
 
 def test_what_belongs_to_a_deleted_deployment_goes_with_it() -> None:
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([deployment()])
+        on = Rig()
+        on.cluster.apply([deployment()])
 
         async def delete() -> None:
             await asyncio.sleep(3)
-            await stage.cluster.delete(DEPLOYMENTS, "default", "web")
+            await on.cluster.delete(DEPLOYMENTS, "default", "web")
 
-        await stage.play(8, *controllers(stage), script=delete())
-        assert stage.cluster.peek(REPLICA_SETS) == stage.cluster.peek(PODS) == []
+        await on.play(8, *controllers(on), script=delete())
+        assert on.cluster.peek(REPLICA_SETS) == on.cluster.peek(PODS) == []
 
     run(main())
 

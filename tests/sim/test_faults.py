@@ -8,28 +8,30 @@ from typing import Any
 import pytest
 
 from scaler.sim.actors.faults import FaultActor
-from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
+from scaler.sim.actors.nodes import Kubelet, KubeletTimings, NodeFate, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
-from tests.sim.stage import FORCE, Stage
+from tests.rig import Rig
+
+FORCE = {"fault-scheduling": "force", "fault-retry-times": "3"}
 
 TIMINGS = KubeletTimings(start=(1, 1), ready=(1, 1), stop=(2, 2))
 
 
 async def after_a_node_fault(labels: dict[str, str], seconds: float, *, on_pods: bool = False) -> list[str]:
     """What is left of a running gang of two, so long after one of its two nodes was lost."""
-    stage = Stage()
-    await stage.nodes("n0", "n1")
-    await stage.gang("g", members=2, **{"pod_labels" if on_pods else "labels": labels})
+    on = Rig()
+    on.nodes("n0", "n1")
+    await on.gang("g", members=2, **{"pod_labels" if on_pods else "labels": labels})
     actors: list[Any] = [
-        GangScheduler(stage.cluster),
-        Kubelet(stage.cluster, stage.clock, timings=TIMINGS),
-        FaultActor(stage.cluster, stage.clock, detection=5),
+        GangScheduler(on.cluster),
+        Kubelet(on.cluster, on.clock, timings=TIMINGS),
+        FaultActor(on.cluster, on.clock, detection=5),
     ]
-    await stage.play(10, *actors)
-    await stage.node_ready("n1", False)
-    await stage.play(seconds, *actors)
-    return sorted(stage.phases())
+    await on.play(10, *actors)
+    await on.node("n1", NodeFate.NOT_READY)
+    await on.play(seconds, *actors)
+    return sorted(on.phases())
 
 
 @pytest.mark.parametrize(
@@ -64,27 +66,27 @@ def test_grace_waits_for_the_processes_and_is_forced_when_overdue() -> None:
 
 def test_an_exit_code_costs_one_retry_until_none_is_left() -> None:
     async def main() -> list[int]:
-        stage = Stage()
-        await stage.nodes("n0")
-        await stage.gang("g", labels={"fault-scheduling": "force", "fault-retry-times": "2"})
+        on = Rig()
+        on.nodes("n0")
+        await on.gang("g", labels={"fault-scheduling": "force", "fault-retry-times": "2"})
         actors: list[Any] = [
-            GangScheduler(stage.cluster),
-            Kubelet(stage.cluster, stage.clock, timings=TIMINGS),
+            GangScheduler(on.cluster),
+            Kubelet(on.cluster, on.clock, timings=TIMINGS),
         ]
-        actor = FaultActor(stage.cluster, stage.clock, detection=1)
+        actor = FaultActor(on.cluster, on.clock, detection=1)
         survivors = []
 
         async def script() -> None:
             for _ in range(4):
-                await exit_pod(stage.cluster, stage.pod_object("g-0"), now=stage.clock.now(), code=1)
+                await exit_pod(on.cluster, on.pod_object("g-0"), now=on.clock.now(), code=1)
                 await asyncio.sleep(10)
-                survivors.append(len(stage.phases()))
-                if not stage.phases():
-                    await stage.pod("g-0", group="g")
+                survivors.append(len(on.phases()))
+                if not on.phases():
+                    await on.pod("g-0", group="g")
                     await asyncio.sleep(10)
 
-        await stage.play(10, *actors)
-        await stage.play(200, *actors, actor, script=script())
+        await on.play(10, *actors)
+        await on.play(200, *actors, actor, script=script())
         return survivors
 
     assert run(main()) == [0, 0, 1, 1]

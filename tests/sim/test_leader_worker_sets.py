@@ -28,37 +28,37 @@ from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.stateful_sets import StatefulSets
 from scaler.sim.loop import run
+from tests.rig import Rig
 from tests.sim.manifests import leader_worker_set, template
-from tests.sim.stage import Stage
 
 QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
 PREFIX = "leaderworkerset.sigs.k8s.io/"
 HELD: Object = {"schedulingGates": [{"name": "hold"}]}
 
 
-def controllers(stage: Stage, *, gang: bool = True) -> list[Any]:
-    api = stage.cluster
+def controllers(on: Rig, *, gang: bool = True) -> list[Any]:
+    api = on.cluster
     return [LeaderWorkerSets(api, gang=gang), StatefulSets(api), GarbageCollector(api)]
 
 
-def everybody(stage: Stage) -> list[Any]:
-    api = stage.cluster
-    return [*controllers(stage), GangScheduler(api), Kubelet(api, stage.clock, timings=QUICK)]
+def everybody(on: Rig) -> list[Any]:
+    api = on.cluster
+    return [*controllers(on), GangScheduler(api), Kubelet(api, on.clock, timings=QUICK)]
 
 
-async def staged(lws: Object, *, nodes: int = 4) -> Stage:
-    stage = Stage(label_member)
-    await stage.nodes(*(f"n{number}" for number in range(nodes)))
-    stage.cluster.apply([lws])
-    return stage
+async def staged(lws: Object, *, nodes: int = 4) -> Rig:
+    on = Rig(label_member)
+    on.nodes(*(f"n{number}" for number in range(nodes)))
+    on.cluster.apply([lws])
+    return on
 
 
-def uids(stage: Stage) -> dict[str, str]:
-    return {objects.name(pod): objects.uid(pod) for pod in stage.cluster.peek(PODS)}
+def uids(on: Rig) -> dict[str, str]:
+    return {objects.name(pod): objects.uid(pod) for pod in on.cluster.peek(PODS)}
 
 
-def images(stage: Stage) -> dict[str, str]:
-    return {objects.name(pod): pod["spec"]["containers"][0]["image"] for pod in stage.cluster.peek(PODS)}
+def images(on: Rig) -> dict[str, str]:
+    return {objects.name(pod): pod["spec"]["containers"][0]["image"] for pod in on.cluster.peek(PODS)}
 
 
 def marks(pod: Object) -> Object:
@@ -72,18 +72,18 @@ def test_members_are_named_labelled_and_owned_as_the_reference_says(gang: bool) 
     lws = leader_worker_set(leader=template(labels={"role": "leader"}), worker=template(labels={"role": "worker"}))
 
     async def main() -> None:
-        stage = Stage(label_member if gang else label_without_gang)
-        stage.cluster.apply([lws])
-        await stage.play(10, *controllers(stage, gang=gang))
-        leader, worker = stage.pod_object("vllm-1"), stage.pod_object("vllm-1-1")
+        on = Rig(label_member if gang else label_without_gang)
+        on.cluster.apply([lws])
+        await on.play(10, *controllers(on, gang=gang))
+        leader, worker = on.pod_object("vllm-1"), on.pod_object("vllm-1-1")
         revision = revision_of(lws)
         key = hashlib.sha1(b"default/vllm-1", usedforsecurity=False).hexdigest()
         same = {"name": "vllm", "group-index": "1", "group-key": key, "template-revision-hash": revision, "size": "2"}
         assert marks(leader) == {**same, "worker-index": "0"}
         assert marks(worker) == {**same, "worker-index": "1", "leader-name": "vllm-1"}
         assert (objects.labels_of(leader)["role"], objects.labels_of(worker)["role"]) == ("leader", "worker")
-        assert set(uids(stage)) == {"vllm-0", "vllm-0-1", "vllm-1", "vllm-1-1"}
-        groups = {objects.name(group): objects.owner_uid(group) for group in stage.cluster.peek(POD_GROUPS)}
+        assert set(uids(on)) == {"vllm-0", "vllm-0-1", "vllm-1", "vllm-1-1"}
+        groups = {objects.name(group): objects.owner_uid(group) for group in on.cluster.peek(POD_GROUPS)}
         assert objects.annotations_of(worker).get(objects.GROUP_NAME) == (f"vllm-1-{revision}" if gang else None)
         assert groups.get(f"vllm-1-{revision}") == (objects.uid(leader) if gang else None)
 
@@ -95,19 +95,19 @@ def test_members_are_named_labelled_and_owned_as_the_reference_says(gang: bool) 
 )
 def test_workers_come_with_their_leader_or_once_it_is_ready(policy: str, while_held: set[str]) -> None:
     async def main() -> None:
-        stage = await staged(leader_worker_set(replicas=1, startupPolicy=policy, worker=template(**HELD)))
+        on = await staged(leader_worker_set(replicas=1, startupPolicy=policy, worker=template(**HELD)))
         seen: list[set[str]] = []
 
         async def release() -> None:
             await asyncio.sleep(10)
-            seen.append(set(uids(stage)))
+            seen.append(set(uids(on)))
             gone = {"spec": {"schedulingGates": None}}
-            for name in sorted(uids(stage)):
-                await stage.cluster.patch(PODS, "default", name, gone, patch_type=PatchType.MERGE)
+            for name in sorted(uids(on)):
+                await on.cluster.patch(PODS, "default", name, gone, patch_type=PatchType.MERGE)
 
-        await stage.play(30, *everybody(stage), script=release())
-        assert [*seen, set(uids(stage))] == [while_held, {"vllm-0", "vllm-0-1"}]
-        (group,) = stage.cluster.peek(POD_GROUPS)
+        await on.play(30, *everybody(on), script=release())
+        assert [*seen, set(uids(on))] == [while_held, {"vllm-0", "vllm-0-1"}]
+        (group,) = on.cluster.peek(POD_GROUPS)
         assert group["spec"]["minMember"] == (1 if policy == "LeaderReady" else 2)
 
     run(main())
@@ -116,35 +116,35 @@ def test_workers_come_with_their_leader_or_once_it_is_ready(policy: str, while_h
 @pytest.mark.parametrize(("restart", "renewed"), [("RecreateGroupOnPodRestart", 2), ("None", 1)])
 def test_a_worker_that_is_deleted_takes_its_group_along_unless_told_otherwise(restart: str, renewed: int) -> None:
     async def main() -> None:
-        stage = await staged(leader_worker_set(restart=restart))
+        on = await staged(leader_worker_set(restart=restart))
         before: dict[str, str] = {}
 
         async def lose() -> None:
             await asyncio.sleep(15)
-            before.update(uids(stage))
-            await stage.cluster.delete(PODS, "default", "vllm-1-1")
+            before.update(uids(on))
+            await on.cluster.delete(PODS, "default", "vllm-1-1")
 
-        await stage.play(45, *everybody(stage), script=lose())
-        after = uids(stage)
+        await on.play(45, *everybody(on), script=lose())
+        after = uids(on)
         assert set(after) == set(before)
         assert sum(after[name] != before[name] for name in after) == renewed
-        assert all(ready(pod) for pod in stage.cluster.peek(PODS))
+        assert all(ready(pod) for pod in on.cluster.peek(PODS))
 
     run(main())
 
 
 def test_a_worker_that_vanishes_at_once_comes_back_alone() -> None:
     async def main() -> None:
-        stage = await staged(leader_worker_set(worker=template(**HELD)))
+        on = await staged(leader_worker_set(worker=template(**HELD)))
         before: dict[str, str] = {}
 
         async def lose() -> None:
             await asyncio.sleep(10)
-            before.update(uids(stage))
-            await stage.cluster.delete(PODS, "default", "vllm-1-1")
+            before.update(uids(on))
+            await on.cluster.delete(PODS, "default", "vllm-1-1")
 
-        await stage.play(20, *everybody(stage), script=lose())
-        changed = {name for name, uid in uids(stage).items() if before[name] != uid}
+        await on.play(20, *everybody(on), script=lose())
+        changed = {name for name, uid in uids(on).items() if before[name] != uid}
         assert changed == {"vllm-1-1"}
 
     run(main())
@@ -152,16 +152,16 @@ def test_a_worker_that_vanishes_at_once_comes_back_alone() -> None:
 
 def test_a_container_that_restarts_restarts_the_group() -> None:
     async def main() -> None:
-        stage = await staged(leader_worker_set(replicas=1))
+        on = await staged(leader_worker_set(replicas=1))
         before: dict[str, str] = {}
 
         async def crash() -> None:
             await asyncio.sleep(15)
-            before.update(uids(stage))
-            await exit_pod(stage.cluster, stage.pod_object("vllm-0-1"), now=stage.clock.now(), code=1)
+            before.update(uids(on))
+            await exit_pod(on.cluster, on.pod_object("vllm-0-1"), now=on.clock.now(), code=1)
 
-        await stage.play(45, *everybody(stage), script=crash())
-        after = uids(stage)
+        await on.play(45, *everybody(on), script=crash())
+        after = uids(on)
         assert {name for name in after if after[name] != before[name]} == {"vllm-0", "vllm-0-1"}
 
     run(main())
@@ -171,19 +171,19 @@ def test_with_exclusive_topology_workers_wait_until_their_leader_has_a_node() ->
     topology = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "zone"}
 
     async def main() -> None:
-        stage = Stage(label_without_gang)
+        on = Rig(label_without_gang)
         lws = leader_worker_set(replicas=1)
         lws["metadata"]["annotations"] = topology
-        stage.cluster.apply([lws])
-        scheduler = GangScheduler(stage.cluster, gangs=False)
+        on.cluster.apply([lws])
+        scheduler = GangScheduler(on.cluster, gangs=False)
 
         async def add_a_node() -> None:
             await asyncio.sleep(5)
-            assert set(uids(stage)) == {"vllm-0"}
-            await stage.nodes("n0")
+            assert set(uids(on)) == {"vllm-0"}
+            on.nodes("n0")
 
-        await stage.play(15, *controllers(stage, gang=False), scheduler, script=add_a_node())
-        assert set(uids(stage)) == {"vllm-0", "vllm-0-1"}
+        await on.play(15, *controllers(on, gang=False), scheduler, script=add_a_node())
+        assert set(uids(on)) == {"vllm-0", "vllm-0-1"}
 
     run(main())
 
@@ -199,20 +199,20 @@ def test_a_group_that_recreates_after_start_overlooks_what_happens_before(phase:
 
 def test_an_update_goes_group_by_group_from_the_highest() -> None:
     async def main() -> None:
-        stage = await staged(leader_worker_set(replicas=3))
+        on = await staged(leader_worker_set(replicas=3))
         order: list[str] = []
 
         async def change() -> None:
             await asyncio.sleep(15)
             newer = {"workerTemplate": {"spec": {"containers": [{"name": "server", "image": "server:2"}]}}}
             patch = {"spec": {"leaderWorkerTemplate": newer}}
-            await stage.cluster.patch(LEADER_WORKER_SETS, "default", "vllm", patch, patch_type=PatchType.MERGE)
+            await on.cluster.patch(LEADER_WORKER_SETS, "default", "vllm", patch, patch_type=PatchType.MERGE)
             for _ in range(600):
                 await asyncio.sleep(0.1)
-                order.extend(n for n, image in images(stage).items() if image == "server:2" and n not in order)
+                order.extend(n for n, image in images(on).items() if image == "server:2" and n not in order)
 
-        await stage.play(80, *everybody(stage), script=change())
-        assert set(images(stage).values()) == {"server:2"}
+        await on.play(80, *everybody(on), script=change())
+        assert set(images(on).values()) == {"server:2"}
         assert [name for name in order if name.count("-") == 1] == ["vllm-2", "vllm-1", "vllm-0"]
 
     run(main())
@@ -220,16 +220,16 @@ def test_an_update_goes_group_by_group_from_the_highest() -> None:
 
 def test_scaling_removes_the_highest_group_and_its_pod_group() -> None:
     async def main() -> None:
-        stage = await staged(leader_worker_set(replicas=3))
+        on = await staged(leader_worker_set(replicas=3))
 
         async def shrink() -> None:
             await asyncio.sleep(15)
             patch = {"spec": {"replicas": 1}}
-            await stage.cluster.patch(LEADER_WORKER_SETS, "default", "vllm", patch, patch_type=PatchType.MERGE)
+            await on.cluster.patch(LEADER_WORKER_SETS, "default", "vllm", patch, patch_type=PatchType.MERGE)
 
-        await stage.play(30, *everybody(stage), script=shrink())
-        assert set(uids(stage)) == {"vllm-0", "vllm-0-1"}
-        assert len(stage.cluster.peek(POD_GROUPS)) == 1
+        await on.play(30, *everybody(on), script=shrink())
+        assert set(uids(on)) == {"vllm-0", "vllm-0-1"}
+        assert len(on.cluster.peek(POD_GROUPS)) == 1
 
     run(main())
 

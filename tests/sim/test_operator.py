@@ -29,37 +29,37 @@ from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
 from tests.decide.test_gate import GateCrashError
 from tests.decide.test_gate import may_start as described
-from tests.deployed_operator import DeployedOperator, deployment
 from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, rule_config_map, rule_document
-from tests.sim.stage import Stage
+from tests.rig import Rig
+from tests.stand_ins import DeployedOperator, deployment
 from tests.strategies import rules
 
 
-async def staged(*applied: Object, nodes: int = 0) -> Stage:
-    stage = Stage()
-    await stage.nodes(*(f"n{number}" for number in range(nodes)))
-    stage.cluster.apply(applied, NAMESPACE)
-    return stage
+async def staged(*applied: Object, nodes: int = 0) -> Rig:
+    on = Rig()
+    on.nodes(*(f"n{number}" for number in range(nodes)))
+    on.cluster.apply(applied, NAMESPACE)
+    return on
 
 
-def actors(stage: Stage, **options: Any) -> list[Any]:
+def actors(on: Rig, **options: Any) -> list[Any]:
     """The operator and whatever it takes to let its pods run."""
-    api = stage.cluster
+    api = on.cluster
     return [
-        AscendOperator(api.client("operator"), stage.clock, **options),
+        AscendOperator(api.client("operator"), on.clock, **options),
         GangScheduler(api),
-        Kubelet(api, stage.clock),
+        Kubelet(api, on.clock),
     ]
 
 
-def conditions(stage: Stage, name: str) -> list[str]:
-    found = next(obj for obj in stage.cluster.peek(ASCEND_JOBS) if objects.name(obj) == name)
+def conditions(on: Rig, name: str) -> list[str]:
+    found = next(obj for obj in on.cluster.peek(ASCEND_JOBS) if objects.name(obj) == name)
     return [f"{c['type']} {c['reason']}" for c in objects.status(found).get("conditions", [])]
 
 
-def owners(stage: Stage) -> set[str]:
+def owners(on: Rig) -> set[str]:
     """Jobs that have pods."""
-    return {pod["metadata"]["ownerReferences"][0]["name"] for pod in stage.cluster.peek(PODS)}
+    return {pod["metadata"]["ownerReferences"][0]["name"] for pod in on.cluster.peek(PODS)}
 
 
 # one job
@@ -67,30 +67,30 @@ def owners(stage: Stage) -> set[str]:
 
 def test_the_pod_group_comes_first_and_without_a_phase_nothing_follows() -> None:
     async def main() -> None:
-        stage = await staged(rule_config_map(), job("p0", pods=2))
-        await stage.play(60, AscendOperator(stage.cluster, stage.clock))
-        assert len(stage.cluster.peek(POD_GROUPS)) == 1
-        assert stage.cluster.peek(PODS) == stage.cluster.peek(SERVICES) == []
-        assert conditions(stage, "p0") == ["Created PodGroupNotInitialized"]
+        on = await staged(rule_config_map(), job("p0", pods=2))
+        await on.play(60, AscendOperator(on.cluster, on.clock))
+        assert len(on.cluster.peek(POD_GROUPS)) == 1
+        assert on.cluster.peek(PODS) == on.cluster.peek(SERVICES) == []
+        assert conditions(on, "p0") == ["Created PodGroupNotInitialized"]
 
     run(main())
 
 
 def test_a_pod_group_that_finds_no_room_is_waited_for() -> None:
     async def main() -> None:
-        stage = await staged(job("p0", rule=None))
-        await stage.play(60, *actors(stage))
-        assert (owners(stage), conditions(stage, "p0")) == (set(), ["Created PodGroupPending"])
+        on = await staged(job("p0", rule=None))
+        await on.play(60, *actors(on))
+        assert (owners(on), conditions(on, "p0")) == (set(), ["Created PodGroupPending"])
 
     run(main())
 
 
 def test_an_instance_becomes_whole_and_running() -> None:
     async def main() -> None:
-        stage = await staged(job("p0", pods=3, rule=None), nodes=3)
-        await stage.play(60, *actors(stage))
-        assert [objects.phase(pod) for pod in stage.cluster.peek(PODS)] == ["Running"] * 3
-        assert conditions(stage, "p0")[-1] == "Running JobRunning"
+        on = await staged(job("p0", pods=3, rule=None), nodes=3)
+        await on.play(60, *actors(on))
+        assert [objects.phase(pod) for pod in on.cluster.peek(PODS)] == ["Running"] * 3
+        assert conditions(on, "p0")[-1] == "Running JobRunning"
 
     run(main())
 
@@ -101,9 +101,9 @@ def test_its_objects_differ_from_the_scalers_as_the_reference_says() -> None:
     container["env"] = [{"name": "APP_TYPE", "value": "mine"}]
 
     async def main() -> None:
-        stage = await staged(made, nodes=1)
-        await stage.play(30, *actors(stage))
-        (group,), (pod,) = stage.cluster.peek(POD_GROUPS), stage.cluster.peek(PODS)
+        on = await staged(made, nodes=1)
+        await on.play(30, *actors(on))
+        (group,), (pod,) = on.cluster.peek(POD_GROUPS), on.cluster.peek(PODS)
         assert "kubectl.kubernetes.io/last-applied-configuration" in objects.annotations_of(group)
         variables = pod["spec"]["containers"][0]["env"]
         assert [v["value"] for v in variables if v["name"] == "APP_TYPE"] == ["mine", "mindie-ms-server"]
@@ -117,52 +117,52 @@ def test_each_loss_of_pods_is_a_round_and_beyond_the_limit_the_job_fails_for_goo
     made["spec"]["runPolicy"] = {"backoffLimit": 1}
 
     async def main() -> None:
-        stage = await staged(made, nodes=1)
+        on = await staged(made, nodes=1)
 
         async def lose_twice() -> None:
             for version in ("0", "1"):
                 await asyncio.sleep(30)
-                (pod,) = stage.cluster.peek(PODS)
+                (pod,) = on.cluster.peek(PODS)
                 assert objects.labels_of(pod)["version"] == version
-                await stage.cluster.delete(PODS, NAMESPACE, "p0-master-0", grace_period_seconds=0)
+                await on.cluster.delete(PODS, NAMESPACE, "p0-master-0", grace_period_seconds=0)
 
-        await stage.play(120, *actors(stage), script=lose_twice())
-        assert conditions(stage, "p0")[-1] == "Failed JobFailed"
-        assert stage.cluster.peek(PODS) == stage.cluster.peek(POD_GROUPS) == []
+        await on.play(120, *actors(on), script=lose_twice())
+        assert conditions(on, "p0")[-1] == "Failed JobFailed"
+        assert on.cluster.peek(PODS) == on.cluster.peek(POD_GROUPS) == []
 
     run(main())
 
 
 def test_an_edit_does_not_mend_a_job_that_failed_its_validation() -> None:
     async def main() -> None:
-        stage = await staged(job("p0", rule=None, labels={"app": "a", "jobID": "j"}), nodes=1)
+        on = await staged(job("p0", rule=None, labels={"app": "a", "jobID": "j"}), nodes=1)
 
         async def mend() -> None:
             await asyncio.sleep(10)
             patch = {"metadata": {"labels": {"framework": "pytorch"}}}
-            await stage.cluster.patch(ASCEND_JOBS, NAMESPACE, "p0", patch, patch_type=PatchType.MERGE)
+            await on.cluster.patch(ASCEND_JOBS, NAMESPACE, "p0", patch, patch_type=PatchType.MERGE)
 
-        await stage.play(60, *actors(stage), script=mend())
-        assert (owners(stage), conditions(stage, "p0")) == (set(), ["Failed JobValidFailed"])
+        await on.play(60, *actors(on), script=mend())
+        assert (owners(on), conditions(on, "p0")) == (set(), ["Failed JobValidFailed"])
 
     run(main())
 
 
 def test_a_withdrawn_rank_table_keeps_its_servers_and_one_that_comes_late_stays_as_it_is() -> None:
     async def main() -> None:
-        stage = await staged(rings("p0"), job("p0", rule=None), job("p1", rule=None), nodes=2)
+        on = await staged(rings("p0"), job("p0", rule=None), job("p1", rule=None), nodes=2)
 
         async def lose_a_pod() -> None:
             await asyncio.sleep(30)
-            stage.cluster.apply([rings("p1")], NAMESPACE)
-            assert table(stage, "p0")["status"] == "completed"
-            await stage.cluster.delete(PODS, NAMESPACE, "p0-master-0", grace_period_seconds=30)
+            on.cluster.apply([rings("p1")], NAMESPACE)
+            assert table(on, "p0")["status"] == "completed"
+            await on.cluster.delete(PODS, NAMESPACE, "p0-master-0", grace_period_seconds=30)
             await asyncio.sleep(0.5)
-            withdrawn = table(stage, "p0")
+            withdrawn = table(on, "p0")
             assert (withdrawn["status"], len(withdrawn["server_list"])) == ("initializing", 1)
 
-        await stage.play(90, *actors(stage), DevicePlugin(stage.cluster), script=lose_a_pod())
-        assert (table(stage, "p0")["status"], table(stage, "p1")) == ("completed", {"status": "initializing"})
+        await on.play(90, *actors(on), DevicePlugin(on.cluster), script=lose_a_pod())
+        assert (table(on, "p0")["status"], table(on, "p1")) == ("completed", {"status": "initializing"})
 
     run(main())
 
@@ -173,8 +173,8 @@ def rings(name: str) -> Object:
             "data": {"hccl.json": '{"status":"initializing"}'}}  # fmt: skip
 
 
-def table(stage: Stage, name: str) -> Object:
-    found = next(obj for obj in stage.cluster.peek(CONFIG_MAPS) if objects.name(obj) == f"rings-config-{name}")
+def table(on: Rig, name: str) -> Object:
+    found = next(obj for obj in on.cluster.peek(CONFIG_MAPS) if objects.name(obj) == f"rings-config-{name}")
     content: Object = json.loads(found["data"]["hccl.json"])
     return content
 
@@ -184,9 +184,9 @@ def table(stage: Stage, name: str) -> Object:
 
 def test_all_jobs_applied_together_are_let_in_because_nothing_in_flight_is_counted() -> None:
     async def main() -> None:
-        stage = await staged(rule_config_map(), job("p0"), job("p1"), job("p2"), job("d0"), nodes=4)
-        await stage.play(60, *actors(stage))
-        assert owners(stage) == {"p0", "p1", "p2", "d0"}
+        on = await staged(rule_config_map(), job("p0"), job("p1"), job("p2"), job("d0"), nodes=4)
+        await on.play(60, *actors(on))
+        assert owners(on) == {"p0", "p1", "p2", "d0"}
 
     run(main())
 
@@ -195,19 +195,19 @@ def test_a_held_job_is_looked_at_again_by_a_timer_only() -> None:
     """Decode runs at once; the second prefill job, refused shortly before, starts up to 20 s later."""
 
     async def main() -> None:
-        stage = await staged(rule_config_map(), job("p0"), nodes=3)
+        on = await staged(rule_config_map(), job("p0"), nodes=3)
 
         async def grow() -> None:
             await asyncio.sleep(30)
-            stage.cluster.apply([job("p1")], NAMESPACE)
+            on.cluster.apply([job("p1")], NAMESPACE)
             await asyncio.sleep(60)
-            assert owners(stage) == {"p0"}
-            stage.cluster.apply([job("d0")], NAMESPACE)
+            assert owners(on) == {"p0"}
+            on.cluster.apply([job("d0")], NAMESPACE)
             await asyncio.sleep(1)
 
-        await stage.play(150, *actors(stage), script=grow())
-        assert owners(stage) == {"p0", "p1", "d0"}
-        created = {objects.name(pod): pod["metadata"]["creationTimestamp"] for pod in stage.cluster.peek(PODS)}
+        await on.play(150, *actors(on), script=grow())
+        assert owners(on) == {"p0", "p1", "d0"}
+        created = {objects.name(pod): pod["metadata"]["creationTimestamp"] for pod in on.cluster.peek(PODS)}
         assert created["p1-master-0"] > created["d0-master-0"]
 
     run(main())
@@ -215,26 +215,26 @@ def test_a_held_job_is_looked_at_again_by_a_timer_only() -> None:
 
 def test_without_its_rule_a_lost_pod_is_not_made_anew() -> None:
     async def main() -> None:
-        stage = await staged(rule_config_map(), job("p0"), job("d0"), nodes=2)
+        on = await staged(rule_config_map(), job("p0"), job("d0"), nodes=2)
 
         async def lose_the_rule_and_a_pod() -> None:
             await asyncio.sleep(30)
-            await stage.cluster.delete(CONFIG_MAPS, NAMESPACE, "rule")
-            await stage.cluster.delete(PODS, NAMESPACE, "d0-master-0", grace_period_seconds=0)
+            await on.cluster.delete(CONFIG_MAPS, NAMESPACE, "rule")
+            await on.cluster.delete(PODS, NAMESPACE, "d0-master-0", grace_period_seconds=0)
 
-        await stage.play(200, *actors(stage), script=lose_the_rule_and_a_pod())
-        assert owners(stage) == {"p0"}
-        assert "Created PodCreateFailed" in conditions(stage, "d0")
+        await on.play(200, *actors(on), script=lose_the_rule_and_a_pod())
+        assert owners(on) == {"p0"}
+        assert "Created PodCreateFailed" in conditions(on, "d0")
 
     run(main())
 
 
 def test_a_group_that_the_target_does_not_name_waits_or_if_wanted_ends_the_process() -> None:
     async def main() -> None:
-        stage = await staged(rule_config_map(), job("x0", "typo"), nodes=1)
-        await stage.play(30, *actors(stage))
-        assert owners(stage) == set()
-        original = asyncio.create_task(AscendOperator(stage.cluster, stage.clock, crashes=True).run())
+        on = await staged(rule_config_map(), job("x0", "typo"), nodes=1)
+        await on.play(30, *actors(on))
+        assert owners(on) == set()
+        original = asyncio.create_task(AscendOperator(on.cluster, on.clock, crashes=True).run())
         await asyncio.wait([original], timeout=30)
         crash = original.exception()
         assert isinstance(crash, ExceptionGroup)
@@ -324,20 +324,20 @@ def test_a_failed_pod_fails_the_job_unless_it_may_retry() -> None:
 
 def test_it_stops_and_starts_with_its_deployment() -> None:
     async def main() -> None:
-        stage = await staged(deployment(0), nodes=2)
+        on = await staged(deployment(0), nodes=2)
 
         async def scale() -> None:
-            stage.cluster.apply([job("p0", rule=None)], NAMESPACE)
+            on.cluster.apply([job("p0", rule=None)], NAMESPACE)
             await asyncio.sleep(10)
-            assert stage.cluster.peek(POD_GROUPS) == []
-            stage.cluster.apply([deployment(1)])
+            assert on.cluster.peek(POD_GROUPS) == []
+            on.cluster.apply([deployment(1)])
             await asyncio.sleep(10)
-            assert len(stage.cluster.peek(POD_GROUPS)) == 1
-            stage.cluster.apply([deployment(0)])
+            assert len(on.cluster.peek(POD_GROUPS)) == 1
+            on.cluster.apply([deployment(0)])
             await asyncio.sleep(1)
-            stage.cluster.apply([job("p1", rule=None)], NAMESPACE)
+            on.cluster.apply([job("p1", rule=None)], NAMESPACE)
 
-        await stage.play(60, DeployedOperator(stage.cluster, stage.clock), script=scale())
-        assert len(stage.cluster.peek(POD_GROUPS)) == 1
+        await on.play(60, DeployedOperator(on.cluster, on.clock), script=scale())
+        assert len(on.cluster.peek(POD_GROUPS)) == 1
 
     run(main())

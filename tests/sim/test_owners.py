@@ -18,6 +18,7 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.instances import instance_of
 from tests.faults import Fault, Faults, Rule
+from tests.rig import Rig
 from tests.sim.manifests import (
     deployment,
     infer_service_set,
@@ -27,7 +28,6 @@ from tests.sim.manifests import (
     template,
     volcano_job,
 )  # fmt: skip
-from tests.sim.stage import Stage
 
 PARALLEL: Object = {"podManagementPolicy": "Parallel"}
 EVERYTHING = [
@@ -41,7 +41,7 @@ EVERYTHING = [
 
 def test_an_owner_that_no_object_needs_watches_no_pods() -> None:
     async def main() -> None:
-        stage = Stage()
+        on = Rig()
         made: list[str] = []
 
         class Maker:
@@ -49,11 +49,11 @@ def test_an_owner_that_no_object_needs_watches_no_pods() -> None:
                 made.append("started")
                 await asyncio.Event().wait()
 
-        waiting = WhenUsed(stage.cluster, Maker(), DEPLOYMENTS)
-        await stage.play(5, waiting)
+        waiting = WhenUsed(on.cluster, Maker(), DEPLOYMENTS)
+        await on.play(5, waiting)
         assert made == []
-        stage.cluster.apply([deployment()])
-        await stage.play(5, waiting)
+        on.cluster.apply([deployment()])
+        await on.play(5, waiting)
         assert made == ["started"]
 
     run(main())
@@ -61,10 +61,10 @@ def test_an_owner_that_no_object_needs_watches_no_pods() -> None:
 
 def test_a_type_that_is_not_installed_counts_as_empty() -> None:
     async def main() -> None:
-        stage = Stage()
-        bare = SimCluster(stage.clock, crds=False)
+        on = Rig()
+        bare = SimCluster(on.clock, crds=False)
         bare.apply([deployment(pod=template(schedulerName="volcano"))])
-        await stage.play(10, *owners(bare))
+        await on.play(10, *owners(bare))
         assert len(bare.peek(PODS)) == 3
 
     run(main())
@@ -74,13 +74,13 @@ def test_a_type_that_is_not_installed_counts_as_empty() -> None:
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.LAG, Fault.CUT])
 def test_over_a_bad_connection_the_numbers_come_out_right_in_the_end(fault: Fault, seed: int) -> None:
     async def main() -> None:
-        stage = Stage(label_member)
-        stage.cluster.apply(EVERYTHING)
-        end = stage.clock.now() + 60
+        on = Rig(label_member)
+        on.cluster.apply(EVERYTHING)
+        end = on.clock.now() + 60
         trouble = Rule(fault=fault, probability=0.3, end=end, seconds=2.0)
-        unreliable = stage.cluster.client("makers", Faults(stage.clock, trouble, seed=seed))
-        await stage.play(180, *owners(unreliable), GarbageCollector(stage.cluster))
-        living = Counter(objects.owner_kind(pod) for pod in stage.cluster.peek(PODS) if not objects.terminating(pod))
+        unreliable = on.cluster.client("makers", Faults(on.clock, trouble, seed=seed))
+        await on.play(180, *owners(unreliable), GarbageCollector(on.cluster))
+        living = Counter(objects.owner_kind(pod) for pod in on.cluster.peek(PODS) if not objects.terminating(pod))
         assert living == {"ReplicaSet": 3, "StatefulSet": 3 + 6 + 2, "RoleSet": 2, "PodSet": 2}
 
     run(main())
@@ -88,12 +88,12 @@ def test_over_a_bad_connection_the_numbers_come_out_right_in_the_end(fault: Faul
 
 def test_the_census_knows_instances_of_every_kind_by_their_pods() -> None:
     async def main() -> None:
-        stage = Stage(label_member)
-        stage.cluster.apply(EVERYTHING)
-        await stage.nodes("n0")
-        stage.cluster.apply([volcano_job()])
-        await stage.play(20, *owners(stage.cluster))
-        found = {instance_of(pod, {}) for pod in stage.cluster.peek(PODS)}
+        on = Rig(label_member)
+        on.cluster.apply(EVERYTHING)
+        on.nodes("n0")
+        on.cluster.apply([volcano_job()])
+        await on.play(20, *owners(on.cluster))
+        found = {instance_of(pod, {}) for pod in on.cluster.peek(PODS)}
         assert {("vllm-0", 3), ("vllm-1", 3), ("qwen-0-prefill-1", 1)} <= found
         assert sum(name.startswith("storm-") and size > 1 for name, size in found) == 1
         assert sum(name.startswith("web-") and size == 1 for name, size in found) == 3
@@ -109,24 +109,24 @@ def test_annotations_of_ours_override_what_the_owner_says() -> None:
 
 def test_a_mirror_tells_how_far_it_has_come() -> None:
     async def main() -> None:
-        stage = Stage()
-        mirror = Mirror(stage.cluster, PODS)
+        on = Rig()
+        mirror = Mirror(on.cluster, PODS)
         task = asyncio.create_task(mirror.run())
         await asyncio.sleep(1)
         before = mirror.version(PODS)
-        await stage.pod("p")
+        await on.pod("p")
         await asyncio.sleep(1)
         task.cancel()
-        assert mirror.version(PODS) == int(stage.pod_object("p")["metadata"]["resourceVersion"]) > before
+        assert mirror.version(PODS) == int(on.pod_object("p")["metadata"]["resourceVersion"]) > before
 
     run(main())
 
 
 def test_pod_groups_are_left_to_those_who_know_volcano() -> None:
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([deployment()])
-        await stage.play(10, *owners(stage.cluster), PodGroups(stage.cluster))
-        assert {objects.GROUP_NAME in objects.annotations_of(pod) for pod in stage.cluster.peek(PODS)} == {False}
+        on = Rig()
+        on.cluster.apply([deployment()])
+        await on.play(10, *owners(on.cluster), PodGroups(on.cluster))
+        assert {objects.GROUP_NAME in objects.annotations_of(pod) for pod in on.cluster.peek(PODS)} == {False}
 
     run(main())

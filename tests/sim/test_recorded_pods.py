@@ -16,7 +16,7 @@ from scaler.sim.actors import objects
 from scaler.sim.actors.leader_worker_sets import label_member
 from scaler.sim.actors.owners import owners
 from scaler.sim.loop import run
-from tests.sim.stage import Stage
+from tests.rig import Rig
 from tests.workloads.pods import LABELS, NAMESPACE, SAMPLES, Sample
 
 API_VERSIONS = {
@@ -56,16 +56,16 @@ def marks(pod: Object, like: Iterable[Object], *, named: bool) -> tuple[str, ...
 
 
 async def made(sample: Sample) -> list[Object]:
-    stage = Stage(label_member)
+    on = Rig(label_member)
     spec = {**copy.deepcopy(sample.object["spec"]), **SELECTOR}
     for role in (spec.get("template") or {}).get("roles", ()):
         role["spec"].update({**SELECTOR, **PARALLEL})
     if sample.name == "StatefulSet":
         spec.update(PARALLEL)
     kind = kind_of(sample)
-    stage.cluster.apply([{**sample.object, "apiVersion": API_VERSIONS[kind], "kind": kind, "spec": spec}])
-    await stage.play(20, *owners(stage.cluster))
-    return stage.cluster.peek(PODS, NAMESPACE)
+    on.cluster.apply([{**sample.object, "apiVersion": API_VERSIONS[kind], "kind": kind, "spec": spec}])
+    await on.play(20, *owners(on.cluster))
+    return on.cluster.peek(PODS, NAMESPACE)
 
 
 @pytest.mark.parametrize("sample", TABLE, ids=lambda sample: sample.name)

@@ -28,8 +28,8 @@ from scaler.sim.actors.storm_services import (
 from scaler.sim.actors.volcano import PodGroups
 from scaler.sim.apiserver.kinds import ROLE_SETS, STORM_SERVICES
 from scaler.sim.loop import run
+from tests.rig import Rig
 from tests.sim.manifests import storm_service, template
-from tests.sim.stage import Stage
 
 QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
 PREFIX = "stormservice.orchestration.aibrix.ai/"
@@ -37,37 +37,37 @@ STATEFUL: Object = {"replicas": 2, "stateful": True}
 GROUPS: Object = {"replicas": 2, "podGroupSize": 2, "stateful": True}
 
 
-def controllers(stage: Stage) -> list[Any]:
-    return [StormServices(stage.cluster), GarbageCollector(stage.cluster)]
+def controllers(on: Rig) -> list[Any]:
+    return [StormServices(on.cluster), GarbageCollector(on.cluster)]
 
 
-def everybody(stage: Stage) -> list[Any]:
-    api = stage.cluster
-    return [*controllers(stage), GangScheduler(api), Kubelet(api, stage.clock, timings=QUICK)]
+def everybody(on: Rig) -> list[Any]:
+    api = on.cluster
+    return [*controllers(on), GangScheduler(api), Kubelet(api, on.clock, timings=QUICK)]
 
 
-async def change(stage: Stage, path: str, value: Any) -> None:
+async def change(on: Rig, path: str, value: Any) -> None:
     patch = [{"op": "replace", "path": f"/spec/template/spec/roles/0{path}", "value": value}]
-    await stage.cluster.patch(STORM_SERVICES, "default", "storm", patch, patch_type=PatchType.JSON)
+    await on.cluster.patch(STORM_SERVICES, "default", "storm", patch, patch_type=PatchType.JSON)
 
 
-def names(stage: Stage) -> set[str]:
-    return {objects.name(pod) for pod in stage.cluster.peek(PODS)}
+def names(on: Rig) -> set[str]:
+    return {objects.name(pod) for pod in on.cluster.peek(PODS)}
 
 
-def images(stage: Stage) -> list[str]:
-    return sorted(pod["spec"]["containers"][0]["image"] for pod in stage.cluster.peek(PODS))
+def images(on: Rig) -> list[str]:
+    return sorted(pod["spec"]["containers"][0]["image"] for pod in on.cluster.peek(PODS))
 
 
 def test_pods_of_a_stateful_role_have_slots_and_the_marks_of_the_reference() -> None:
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([storm_service(prefill={**STATEFUL, "template": template(labels={"fault": "force"})})])
-        await stage.play(5, *controllers(stage))
-        (role_set,) = stage.cluster.peek(ROLE_SETS)
+        on = Rig()
+        on.cluster.apply([storm_service(prefill={**STATEFUL, "template": template(labels={"fault": "force"})})])
+        await on.play(5, *controllers(on))
+        (role_set,) = on.cluster.peek(ROLE_SETS)
         assert objects.labels_of(role_set)["app"] == "storm"
         assert objects.name(role_set).startswith("storm-roleset-")
-        for slot, pod in enumerate(stage.cluster.peek(PODS)):
+        for slot, pod in enumerate(on.cluster.peek(PODS)):
             labels = objects.labels_of(pod)
             digest = labels.pop("role-template-hash")
             assert objects.name(pod) == f"{objects.name(role_set)}-prefill-{digest}-{slot}"
@@ -83,13 +83,13 @@ def test_pods_of_a_stateful_role_have_slots_and_the_marks_of_the_reference() -> 
 
 def test_instances_of_several_pods_are_pod_sets() -> None:
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([storm_service(decode=GROUPS)])
-        await stage.play(5, *controllers(stage))
-        sets = {objects.name(found): objects.uid(found) for found in stage.cluster.peek(POD_SETS)}
-        pods = stage.cluster.peek(PODS)
+        on = Rig()
+        on.cluster.apply([storm_service(decode=GROUPS)])
+        await on.play(5, *controllers(on))
+        sets = {objects.name(found): objects.uid(found) for found in on.cluster.peek(POD_SETS)}
+        pods = on.cluster.peek(PODS)
         assert len(sets) == 2
-        assert names(stage) == {f"{pod_set}-{index}" for pod_set in sets for index in range(2)}
+        assert names(on) == {f"{pod_set}-{index}" for pod_set in sets for index in range(2)}
         for pod in pods:
             labels = objects.labels_of(pod)
             assert objects.owner_uid(pod) == sets[labels[f"{PREFIX}podset-name"]]
@@ -106,11 +106,11 @@ def test_single_pods_share_one_pod_group_and_each_pod_set_has_its_own() -> None:
     single, groups = {"replicas": 2, "template": volcano}, {**GROUPS, "template": volcano}
 
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([storm_service(prefill=single, routing=single, decode=groups)])
-        await stage.play(5, *controllers(stage), PodGroups(stage.cluster))
-        found = {objects.name(group) for group in stage.cluster.peek(POD_GROUPS)}
-        owners = [*stage.cluster.peek(ROLE_SETS), *stage.cluster.peek(POD_SETS)]
+        on = Rig()
+        on.cluster.apply([storm_service(prefill=single, routing=single, decode=groups)])
+        await on.play(5, *controllers(on), PodGroups(on.cluster))
+        found = {objects.name(group) for group in on.cluster.peek(POD_GROUPS)}
+        owners = [*on.cluster.peek(ROLE_SETS), *on.cluster.peek(POD_SETS)]
         assert found == {f"podgroup-{objects.uid(owner)}" for owner in owners}
         assert len(owners) == 3
 
@@ -124,18 +124,18 @@ def test_single_pods_share_one_pod_group_and_each_pod_set_has_its_own() -> None:
 )
 def test_a_lost_pod_comes_back_in_its_slot_or_under_a_new_name(role: Object, kept: bool) -> None:
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([storm_service(prefill=role)])
+        on = Rig()
+        on.cluster.apply([storm_service(prefill=role)])
         before: set[str] = set()
 
         async def lose() -> None:
             await asyncio.sleep(3)
-            before.update(names(stage))
-            await stage.cluster.delete(PODS, "default", min(before))
+            before.update(names(on))
+            await on.cluster.delete(PODS, "default", min(before))
 
-        await stage.play(8, *controllers(stage), script=lose())
-        assert len(names(stage)) == len(before)
-        assert (names(stage) == before) is kept
+        await on.play(8, *controllers(on), script=lose())
+        assert len(names(on)) == len(before)
+        assert (names(on) == before) is kept
 
     run(main())
 
@@ -143,21 +143,21 @@ def test_a_lost_pod_comes_back_in_its_slot_or_under_a_new_name(role: Object, kep
 @pytest.mark.parametrize("role", [STATEFUL, {"replicas": 2}, GROUPS], ids=["stateful", "stateless", "groups"])
 def test_an_update_keeps_all_but_one_instance_ready(role: Object) -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0")
-        stage.cluster.apply([storm_service(prefill=role)])
+        on = Rig()
+        on.nodes("n0")
+        on.cluster.apply([storm_service(prefill=role)])
         least: list[int] = []
 
         async def update() -> None:
             await asyncio.sleep(10)
-            await change(stage, "/template/spec/containers/0/image", "server:2")
+            await change(on, "/template/spec/containers/0/image", "server:2")
             for _ in range(300):
                 await asyncio.sleep(0.1)
-                least.append(sum(map(ready, stage.cluster.peek(PODS))))
+                least.append(sum(map(ready, on.cluster.peek(PODS))))
 
-        await stage.play(45, *everybody(stage), script=update())
+        await on.play(45, *everybody(on), script=update())
         size = role.get("podGroupSize", 1)
-        assert images(stage) == ["server:2"] * 2 * size
+        assert images(on) == ["server:2"] * 2 * size
         assert min(least) == size
 
     run(main())
@@ -165,21 +165,21 @@ def test_an_update_keeps_all_but_one_instance_ready(role: Object) -> None:
 
 def test_scaling_and_deleting_take_pod_sets_whole() -> None:
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([storm_service(decode=GROUPS)])
+        on = Rig()
+        on.cluster.apply([storm_service(decode=GROUPS)])
 
         async def script() -> None:
             await asyncio.sleep(3)
-            await change(stage, "/replicas", 3)
+            await change(on, "/replicas", 3)
             await asyncio.sleep(3)
-            assert len(names(stage)) == 6
-            await change(stage, "/replicas", 1)
+            assert len(names(on)) == 6
+            await change(on, "/replicas", 1)
             await asyncio.sleep(3)
-            assert len(names(stage)) == 2
-            await stage.cluster.delete(STORM_SERVICES, "default", "storm")
+            assert len(names(on)) == 2
+            await on.cluster.delete(STORM_SERVICES, "default", "storm")
 
-        await stage.play(15, *controllers(stage), script=script())
-        assert (names(stage), stage.cluster.peek(POD_SETS), stage.cluster.peek(ROLE_SETS)) == (set(), [], [])
+        await on.play(15, *controllers(on), script=script())
+        assert (names(on), on.cluster.peek(POD_SETS), on.cluster.peek(ROLE_SETS)) == (set(), [], [])
 
     run(main())
 
@@ -188,14 +188,14 @@ def test_a_role_that_names_volcano_gets_a_pod_group_per_pod_set() -> None:
     strategy = {"volcanoSchedulingStrategy": {"minMember": 2, "queue": "default"}}
 
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([storm_service(decode={**GROUPS, "schedulingStrategy": strategy})])
-        await stage.play(5, *controllers(stage))
-        sets = {objects.name(found) for found in stage.cluster.peek(POD_SETS)}
+        on = Rig()
+        on.cluster.apply([storm_service(decode={**GROUPS, "schedulingStrategy": strategy})])
+        await on.play(5, *controllers(on))
+        sets = {objects.name(found) for found in on.cluster.peek(POD_SETS)}
         assert {
-            objects.name(group): group["spec"]["minMember"] for group in stage.cluster.peek(POD_GROUPS)
+            objects.name(group): group["spec"]["minMember"] for group in on.cluster.peek(POD_GROUPS)
         } == dict.fromkeys(sets, 2)
-        named = {objects.annotations_of(pod)[objects.GROUP_NAME] for pod in stage.cluster.peek(PODS)}
+        named = {objects.annotations_of(pod)[objects.GROUP_NAME] for pod in on.cluster.peek(PODS)}
         assert named == sets
 
     run(main())
@@ -203,21 +203,21 @@ def test_a_role_that_names_volcano_gets_a_pod_group_per_pod_set() -> None:
 
 def test_a_pod_set_that_lost_a_pod_also_replaces_those_that_restarted() -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0")
-        stage.cluster.apply([storm_service(decode={**GROUPS, "replicas": 1})])
+        on = Rig()
+        on.nodes("n0")
+        on.cluster.apply([storm_service(decode={**GROUPS, "replicas": 1})])
         before: dict[str, str] = {}
 
         async def script() -> None:
             await asyncio.sleep(10)
-            pods = stage.cluster.peek(PODS)
+            pods = on.cluster.peek(PODS)
             before.update({objects.name(pod): objects.uid(pod) for pod in pods})
-            await exit_pod(stage.cluster, pods[0], now=stage.clock.now(), code=1)
+            await exit_pod(on.cluster, pods[0], now=on.clock.now(), code=1)
             await asyncio.sleep(60)
-            await stage.cluster.delete(PODS, "default", objects.name(pods[1]))
+            await on.cluster.delete(PODS, "default", objects.name(pods[1]))
 
-        await stage.play(120, *everybody(stage), script=script())
-        after = {objects.name(pod): objects.uid(pod) for pod in stage.cluster.peek(PODS)}
+        await on.play(120, *everybody(on), script=script())
+        after = {objects.name(pod): objects.uid(pod) for pod in on.cluster.peek(PODS)}
         assert set(after) == set(before)
         assert not set(after.values()) & set(before.values())
 
@@ -226,12 +226,12 @@ def test_a_pod_set_that_lost_a_pod_also_replaces_those_that_restarted() -> None:
 
 def test_replicas_are_whole_role_sets() -> None:
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([storm_service(replicas=2, prefill={"replicas": 1}, decode={"replicas": 1})])
-        await stage.play(5, *controllers(stage))
-        roles = [(objects.labels_of(pod)["role-name"]) for pod in stage.cluster.peek(PODS)]
+        on = Rig()
+        on.cluster.apply([storm_service(replicas=2, prefill={"replicas": 1}, decode={"replicas": 1})])
+        await on.play(5, *controllers(on))
+        roles = [(objects.labels_of(pod)["role-name"]) for pod in on.cluster.peek(PODS)]
         assert sorted(roles) == ["decode", "decode", "prefill", "prefill"]
-        assert len({objects.labels_of(pod)["roleset-name"] for pod in stage.cluster.peek(PODS)}) == 2
+        assert len({objects.labels_of(pod)["roleset-name"] for pod in on.cluster.peek(PODS)}) == 2
 
     run(main())
 

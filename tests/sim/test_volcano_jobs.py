@@ -13,58 +13,58 @@ from scaler.sim.actors.nodes import Kubelet, KubeletTimings, exit_pod
 from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.actors.volcano import VolcanoJobs, phase_of
 from scaler.sim.loop import run
+from tests.rig import Rig
 from tests.sim.manifests import template, volcano_job
-from tests.sim.stage import Stage
 
 QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
 
 
-def everybody(stage: Stage) -> list[Any]:
-    api = stage.cluster
-    return [VolcanoJobs(api), GangScheduler(api), Kubelet(api, stage.clock, timings=QUICK)]
+def everybody(on: Rig) -> list[Any]:
+    api = on.cluster
+    return [VolcanoJobs(api), GangScheduler(api), Kubelet(api, on.clock, timings=QUICK)]
 
 
 def policy(event: str, action: str) -> Object:
     return {"policies": [{"event": event, "action": action}]}
 
 
-def versions(stage: Stage) -> dict[str, str]:
-    pods = stage.cluster.peek(PODS)
+def versions(on: Rig) -> dict[str, str]:
+    pods = on.cluster.peek(PODS)
     return {objects.name(pod): objects.annotations_of(pod)["volcano.sh/job-version"] for pod in pods}
 
 
-def job_phase(stage: Stage) -> str:
-    (job,) = stage.cluster.peek(VOLCANO_JOBS)
+def job_phase(on: Rig) -> str:
+    (job,) = on.cluster.peek(VOLCANO_JOBS)
     return phase_of(job)
 
 
 def test_the_pod_group_comes_first_and_pods_once_there_is_room() -> None:
     async def main() -> None:
-        stage = Stage()
-        stage.cluster.apply([volcano_job()])
+        on = Rig()
+        on.cluster.apply([volcano_job()])
 
         async def script() -> None:
             await asyncio.sleep(5)
-            assert stage.nodes_by_pod() == {}
-            await stage.nodes("n0", "n1")
+            assert on.nodes_by_pod() == {}
+            on.nodes("n0", "n1")
 
-        await stage.play(15, *everybody(stage), script=script())
-        (job,), (group,) = stage.cluster.peek(VOLCANO_JOBS), stage.cluster.peek(POD_GROUPS)
+        await on.play(15, *everybody(on), script=script())
+        (job,), (group,) = on.cluster.peek(VOLCANO_JOBS), on.cluster.peek(POD_GROUPS)
         assert objects.name(group) == f"infer-{objects.uid(job)}"
         assert (group["spec"]["minMember"], group["spec"]["queue"], phase_of(job)) == (2, "default", "Running")
-        assert stage.nodes_by_pod() == {"infer-server-0": "n0", "infer-server-1": "n1"}
+        assert on.nodes_by_pod() == {"infer-server-0": "n0", "infer-server-1": "n1"}
 
     run(main())
 
 
 def test_pods_are_labelled_as_the_reference_says() -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0", "n1")
+        on = Rig()
+        on.nodes("n0", "n1")
         made = volcano_job(tasks={"leader": 1, "server": 1}, pod=template(npu=8, labels={"app": "infer"}))
-        stage.cluster.apply([made])
-        await stage.play(10, *everybody(stage))
-        pod = stage.pod_object("infer-server-0")
+        on.cluster.apply([made])
+        await on.play(10, *everybody(on))
+        pod = on.pod_object("infer-server-0")
         assert objects.labels_of(pod) == {
             "app": "infer", "volcano.sh/job-name": "infer", "volcano.sh/job-namespace": "default",
             "volcano.sh/task-spec": "server", "volcano.sh/task-index": "0", "volcano.sh/queue-name": "default",
@@ -88,68 +88,68 @@ def test_pods_are_labelled_as_the_reference_says() -> None:
 )
 def test_a_pod_that_is_deleted_comes_back_as_the_policy_says(policies: Object, expected: dict[str, str]) -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0", "n1")
-        stage.cluster.apply([volcano_job(**policies)])
+        on = Rig()
+        on.nodes("n0", "n1")
+        on.cluster.apply([volcano_job(**policies)])
 
         async def evict() -> None:
             await asyncio.sleep(10)
-            await stage.cluster.delete(PODS, "default", "infer-server-0")
+            await on.cluster.delete(PODS, "default", "infer-server-0")
 
-        await stage.play(40, *everybody(stage), script=evict())
-        assert versions(stage) == expected
-        assert (set(stage.phases().values()), job_phase(stage)) == ({"Running"}, "Running")
+        await on.play(40, *everybody(on), script=evict())
+        assert versions(on) == expected
+        assert (set(on.phases().values()), job_phase(on)) == ({"Running"}, "Running")
 
     run(main())
 
 
 def test_a_held_pod_that_is_deleted_counts_like_any_other() -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0", "n1")
+        on = Rig()
+        on.nodes("n0", "n1")
         held = template(npu=8, schedulingGates=[{"name": "hold"}])
-        stage.cluster.apply([volcano_job(pod=held, **policy("PodEvicted", "RestartJob"))])
+        on.cluster.apply([volcano_job(pod=held, **policy("PodEvicted", "RestartJob"))])
 
         async def evict() -> None:
             await asyncio.sleep(10)
-            await stage.cluster.delete(PODS, "default", "infer-server-0")
+            await on.cluster.delete(PODS, "default", "infer-server-0")
 
-        await stage.play(30, *everybody(stage), script=evict())
-        assert set(versions(stage).values()) == {"1"}
+        await on.play(30, *everybody(on), script=evict())
+        assert set(versions(on).values()) == {"1"}
 
     run(main())
 
 
 def test_after_so_many_restarts_the_job_has_failed() -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0", "n1")
+        on = Rig()
+        on.nodes("n0", "n1")
         pod = template(npu=8, restartPolicy="Never")
-        stage.cluster.apply([volcano_job(pod=pod, maxRetry=2, **policy("PodFailed", "RestartJob"))])
+        on.cluster.apply([volcano_job(pod=pod, maxRetry=2, **policy("PodFailed", "RestartJob"))])
 
         async def crash() -> None:
             for _ in range(2):
                 await asyncio.sleep(15)
-                await exit_pod(stage.cluster, stage.pod_object("infer-server-0"), now=stage.clock.now(), code=1)
+                await exit_pod(on.cluster, on.pod_object("infer-server-0"), now=on.clock.now(), code=1)
 
-        await stage.play(60, *everybody(stage), script=crash())
-        assert (job_phase(stage), stage.nodes_by_pod()) == ("Failed", {})
+        await on.play(60, *everybody(on), script=crash())
+        assert (job_phase(on), on.nodes_by_pod()) == ("Failed", {})
 
     run(main())
 
 
 def test_a_task_that_shrinks_loses_its_highest_pods() -> None:
     async def main() -> None:
-        stage = Stage()
-        await stage.nodes("n0", "n1", "n2")
-        stage.cluster.apply([volcano_job(replicas=3, minAvailable=1)])
+        on = Rig()
+        on.nodes("n0", "n1", "n2")
+        on.cluster.apply([volcano_job(replicas=3, minAvailable=1)])
 
         async def shrink() -> None:
             await asyncio.sleep(10)
             patch = [{"op": "replace", "path": "/spec/tasks/0/replicas", "value": 1}]
-            await stage.cluster.patch(VOLCANO_JOBS, "default", "infer", patch, patch_type=PatchType.JSON)
+            await on.cluster.patch(VOLCANO_JOBS, "default", "infer", patch, patch_type=PatchType.JSON)
 
-        await stage.play(20, *everybody(stage), script=shrink())
-        assert set(stage.nodes_by_pod()) == {"infer-server-0"}
+        await on.play(20, *everybody(on), script=shrink())
+        assert set(on.nodes_by_pod()) == {"infer-server-0"}
 
     run(main())

@@ -16,19 +16,19 @@ from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.loop import run
 from scaler.sim.webhooks import webhooks
 from tests.jobs import NAMESPACE, job, rule_config_map
-from tests.sim.stage import Stage
+from tests.rig import Rig
 
 LABELS = {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
 
 
-async def staged(**labels: str) -> Stage:
+async def staged(**labels: str) -> Rig:
     """A cluster with our webhooks and two nodes; `labels` are those of the namespace, by the words in them."""
-    stage = Stage(*webhooks(rules=True))
+    on = Rig(*webhooks(rules=True))
     names = {"scaling": NAMESPACE_LABEL, "beside": BESIDE_LABEL}
     metadata = {"name": NAMESPACE, "labels": {names[word]: value for word, value in labels.items()}}
-    await stage.cluster.create(NAMESPACES, None, {"metadata": metadata})
-    await stage.nodes("n0", "n1")
-    return stage
+    await on.cluster.create(NAMESPACES, None, {"metadata": metadata})
+    on.nodes("n0", "n1")
+    return on
 
 
 def pod(**labels: str) -> Object:
@@ -50,8 +50,8 @@ def test_pods_that_name_a_rule_are_held_where_the_namespace_opted_in(
     namespace: dict[str, str], labels: dict[str, str], gates: list[str]
 ) -> None:
     async def main() -> None:
-        stage = await staged(**namespace)
-        made = await stage.cluster.create(PODS, NAMESPACE, pod(**labels))
+        on = await staged(**namespace)
+        made = await on.cluster.create(PODS, NAMESPACE, pod(**labels))
         assert [gate["name"] for gate in made["spec"]["schedulingGates"]] == gates
         assert (objects.annotations_of(made).get(DELETION_COST) == HELD_COST) == (GATE in gates)
 
@@ -60,30 +60,30 @@ def test_pods_that_name_a_rule_are_held_where_the_namespace_opted_in(
 
 def test_a_wrong_rule_is_refused_in_the_linters_words() -> None:
     async def main() -> None:
-        stage = await staged()
+        on = await staged()
         with pytest.raises(InvalidError, match="elastic_scaling"):
-            stage.cluster.apply([rule_config_map("{}")], NAMESPACE)
+            on.cluster.apply([rule_config_map("{}")], NAMESPACE)
 
     run(main())
 
 
 def test_beside_ascend_operator_all_pods_come_at_once_held_and_restarts_are_counted() -> None:
     async def main() -> None:
-        stage = await staged(scaling="enabled", beside="true")
-        stage.cluster.apply([rule_config_map(), job("p0", pods=2), job("p1", pods=2)], NAMESPACE)
+        on = await staged(scaling="enabled", beside="true")
+        on.cluster.apply([rule_config_map(), job("p0", pods=2), job("p1", pods=2)], NAMESPACE)
 
         async def take_one_back() -> None:
             await asyncio.sleep(20)
-            assert set(stage.nodes_by_pod()) == {"p0-master-0", "p0-worker-0", "p1-master-0", "p1-worker-0"}
-            await stage.cluster.delete(PODS, NAMESPACE, "p0-worker-0")
+            assert set(on.nodes_by_pod()) == {"p0-master-0", "p0-worker-0", "p1-master-0", "p1-worker-0"}
+            await on.cluster.delete(PODS, NAMESPACE, "p0-worker-0")
 
-        operator = AscendOperator(stage.cluster.client("operator"), stage.clock)
-        api = stage.cluster
-        await stage.play(
-            60, operator, GangScheduler(api), Kubelet(api, stage.clock), script=take_one_back()
+        operator = AscendOperator(on.cluster.client("operator"), on.clock)
+        api = on.cluster
+        await on.play(
+            60, operator, GangScheduler(api), Kubelet(api, on.clock), script=take_one_back()
         )  # fmt: skip
         pods = {objects.name(pod): pod for pod in api.peek(PODS)}
-        assert set(stage.nodes_by_pod().values()) == {""}
+        assert set(on.nodes_by_pod().values()) == {""}
         assert all(pod["spec"]["schedulingGates"] == [{"name": GATE}] for pod in pods.values())
         assert all(objects.labels_of(pod).items() >= {**LABELS, "jobID": "mindie"}.items() for pod in pods.values())
         version = {name: objects.labels_of(pod)["version"] for name, pod in pods.items()}
@@ -94,8 +94,8 @@ def test_beside_ascend_operator_all_pods_come_at_once_held_and_restarts_are_coun
 
 def test_applying_the_users_file_again_does_not_wake_the_operators_own_gate() -> None:
     async def main() -> None:
-        stage = await staged(scaling="enabled", beside="true")
-        api = stage.cluster
+        on = await staged(scaling="enabled", beside="true")
+        api = on.cluster
         await api.create(ASCEND_JOBS, NAMESPACE, job("p0"))
         again = {"metadata": {"labels": {"mind-cluster/scaling-rule": "rule"}}}
         made = await api.patch(ASCEND_JOBS, NAMESPACE, "p0", again, patch_type=PatchType.MERGE)

@@ -17,7 +17,7 @@ from scaler.sim.actors.scheduler import GangScheduler
 from scaler.sim.apiserver.kinds import ROLE_SETS
 from scaler.sim.loop import run
 from scaler.sim.stories.manifests import apply, read_manifests
-from tests.sim.stage import Stage
+from tests.rig import Rig
 
 LWS = ["lws", "lws-exclusive-placement", "lws-restart-policy", "lws-sample-volcano", "lws-sglang"]
 STORM = [
@@ -28,20 +28,20 @@ STORM = [
 QUICK = KubeletTimings(start=(1.0, 1.0), ready=(1.0, 1.0), stop=(1.0, 1.0))
 
 
-async def applied(path: Path, kind: str, *, alive: str = "", gangs: bool = True) -> tuple[Stage, Object]:
+async def applied(path: Path, kind: str, *, alive: str = "", gangs: bool = True) -> tuple[Rig, Object]:
     """A cluster in which a sample was applied and its makers worked for a while, and its object of this kind.
 
     `alive`: pods are bound and run, on a node with that resource."""
-    stage = Stage(label_member)
+    on = Rig(label_member)
     documents = read_manifests(path)
-    assert any([await apply(stage.cluster, document) for document in documents])
-    actors: list[Any] = list(owners(stage.cluster))
+    assert any([await apply(on.cluster, document) for document in documents])
+    actors: list[Any] = list(owners(on.cluster))
     if alive:
-        await stage.nodes("n0", npu=64, npu_resource=alive, labels={"cloud.google.com/gke-nodepool": "a"})
-        actors.append(GangScheduler(stage.cluster, gangs=gangs))
-        actors.append(Kubelet(stage.cluster, stage.clock, timings=QUICK))
-    await stage.play(20, *actors)
-    return stage, next(document for document in documents if document["kind"] == kind)
+        on.nodes("n0", npu=64, npu_resource=alive, labels={"cloud.google.com/gke-nodepool": "a"})
+        actors.append(GangScheduler(on.cluster, gangs=gangs))
+        actors.append(Kubelet(on.cluster, on.clock, timings=QUICK))
+    await on.play(20, *actors)
+    return on, next(document for document in documents if document["kind"] == kind)
 
 
 def own(pod: Object, prefix: str) -> dict[str, str]:
@@ -57,9 +57,9 @@ def given(template: Object) -> dict[str, str]:
 def test_leader_worker_sets(real_data: Path, sample: str) -> None:
     async def main() -> None:
         path = real_data / "workload_samples" / "lws" / f"{sample}.yaml"
-        stage, lws = await applied(path, "LeaderWorkerSet", alive="nvidia.com/gpu", gangs=False)
+        on, lws = await applied(path, "LeaderWorkerSet", alive="nvidia.com/gpu", gangs=False)
         template, name = lws["spec"]["leaderWorkerTemplate"], objects.name(lws)
-        pods = {objects.name(pod): pod for pod in stage.cluster.peek(PODS)}
+        pods = {objects.name(pod): pod for pod in on.cluster.peek(PODS)}
         expected = {}
         for group in range(lws["spec"]["replicas"]):
             for index in range(template["size"]):
@@ -77,7 +77,7 @@ def test_leader_worker_sets(real_data: Path, sample: str) -> None:
             }  # fmt: skip
             part = template["workerTemplate"] if index else template.get("leaderTemplate", template["workerTemplate"])
             assert objects.labels_of(pods[pod_name]).items() >= given(part).items()
-        assert set(stage.phases().values()) == {"Running"}
+        assert set(on.phases().values()) == {"Running"}
 
     run(main())
 
@@ -85,9 +85,9 @@ def test_leader_worker_sets(real_data: Path, sample: str) -> None:
 @pytest.mark.parametrize("sample", STORM)
 def test_storm_services(real_data: Path, sample: str) -> None:
     async def main() -> None:
-        stage, storm = await applied(real_data / "workload_samples" / f"{sample}.yaml", "StormService")
-        pods = [pod for pod in stage.cluster.peek(PODS) if "role-name" in objects.labels_of(pod)]
-        role_sets = {objects.name(found): found for found in stage.cluster.peek(ROLE_SETS)}
+        on, storm = await applied(real_data / "workload_samples" / f"{sample}.yaml", "StormService")
+        pods = [pod for pod in on.cluster.peek(PODS) if "role-name" in objects.labels_of(pod)]
+        role_sets = {objects.name(found): found for found in on.cluster.peek(ROLE_SETS)}
         assert len(role_sets) == storm["spec"]["replicas"]
         for role in storm["spec"]["template"]["spec"]["roles"]:
             size = role.get("podGroupSize") or 1
@@ -100,7 +100,7 @@ def test_storm_services(real_data: Path, sample: str) -> None:
                 assert labels["roleset-name"] in role_sets
                 assert objects.owner_kind(pod) == ("PodSet" if size > 1 else "RoleSet")
         grouped = [role for role in storm["spec"]["template"]["spec"]["roles"] if (role.get("podGroupSize") or 1) > 1]
-        assert len(stage.cluster.peek(POD_SETS)) == len(role_sets) * sum(role["replicas"] for role in grouped)
+        assert len(on.cluster.peek(POD_SETS)) == len(role_sets) * sum(role["replicas"] for role in grouped)
 
     run(main())
 
@@ -109,8 +109,8 @@ def test_infer_service_set(real_data: Path) -> None:
     (path,) = (real_data / "workload_samples" / "infer_operator").glob("*.yaml")
 
     async def main() -> None:
-        stage, infer = await applied(path, "InferServiceSet")
-        pods = {objects.name(pod): own(pod, "infer.huawei.com/") for pod in stage.cluster.peek(PODS)}
+        on, infer = await applied(path, "InferServiceSet")
+        pods = {objects.name(pod): own(pod, "infer.huawei.com/") for pod in on.cluster.peek(PODS)}
         roles = {role["name"]: role["replicas"] for role in infer["spec"]["template"]["roles"]}
         service = f"{objects.name(infer)}-0"
         assert pods == {
@@ -127,8 +127,8 @@ def test_infer_service_set(real_data: Path) -> None:
 def test_volcano_job(real_data: Path) -> None:
     async def main() -> None:
         path = real_data / "workload_samples" / "mindcluster-deploy" / "infer-vcjob-910.yaml"
-        stage, _ = await applied(path, "Job", alive="huawei.com/Ascend910")
-        (job,), (pod,), (group,) = (stage.cluster.peek(kind) for kind in (VOLCANO_JOBS, PODS, POD_GROUPS))
+        on, _ = await applied(path, "Job", alive="huawei.com/Ascend910")
+        (job,), (pod,), (group,) = (on.cluster.peek(kind) for kind in (VOLCANO_JOBS, PODS, POD_GROUPS))
         assert (objects.name(pod), objects.name(group)) == (
             "mindx-infer-test-default-test-0", f"mindx-infer-test-{objects.uid(job)}",
         )  # fmt: skip
@@ -145,8 +145,8 @@ def test_volcano_job(real_data: Path) -> None:
 def test_deployment(real_data: Path) -> None:
     async def main() -> None:
         path = real_data / "workload_samples" / "mindcluster-deploy" / "infer-deploy.yaml"
-        stage, deployment = await applied(path, "Deployment")
-        (found,), (pod,), (group,) = (stage.cluster.peek(kind) for kind in (REPLICA_SETS, PODS, POD_GROUPS))
+        on, deployment = await applied(path, "Deployment")
+        (found,), (pod,), (group,) = (on.cluster.peek(kind) for kind in (REPLICA_SETS, PODS, POD_GROUPS))
         digest = objects.labels_of(pod)["pod-template-hash"]
         assert objects.labels_of(pod) == {**given(deployment["spec"]["template"]), "pod-template-hash": digest}
         assert objects.name(pod).startswith(f"resnetinfer1-1-deploy-{digest}-")
@@ -163,11 +163,11 @@ def test_ome(real_data: Path, sample: str) -> None:
 
     async def main() -> None:
         path = real_data / "workload_samples" / "deploy_tool" / f"ome__{sample}__ome-inference_service.yaml"
-        stage, service = await applied(path, "InferenceService")
+        on, service = await applied(path, "InferenceService")
         for component in ("engine", "decoder"):
             part = service["spec"][component]
             size = part["worker"]["size"] + 1 if "worker" in part else 1
-            pods = [pod for pod in stage.cluster.peek(PODS) if objects.labels_of(pod)["component"] == component]
+            pods = [pod for pod in on.cluster.peek(PODS) if objects.labels_of(pod)["component"] == component]
             assert len(pods) == part["minReplicas"] * size
             for pod in pods:
                 labels = objects.labels_of(pod)

@@ -54,14 +54,6 @@ class Kind(msgspec.Struct, frozen=True):
         return sum(number * size for number, size in zip(ratio, self.pods, strict=True))
 
 
-def rule(spot: Spot, kind: Kind, *ratios: Ratio, text: str | None = None, **annotations: str) -> Object:
-    """The rule with these ratios, the largest first, or with this text instead."""
-    sizes = dict(zip(GROUPS, kind.pods, strict=True))
-    ladder = (dict(zip(GROUPS, ratio, strict=True)) for ratio in ratios)
-    document = jobs.rule_document(*ladder, pods=sizes) if text is None else text
-    return jobs.rule_config_map(document, spot.name, spot.namespace, **annotations)
-
-
 def _labels(spot: Spot, group: str) -> dict[str, str]:
     return {"mind-cluster/scaling-rule": spot.name, "mind-cluster/group-name": group, "jobID": "qwen"}
 

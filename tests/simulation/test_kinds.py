@@ -16,13 +16,13 @@ from scaler.sim import loop
 from scaler.sim.actors import objects
 from scaler.sim.stories.play import silence_logs
 from tests.chaos.view import view_of
+from tests.simulation.kind_service import KindService, served
 from tests.simulation.kinds import (
     DEPLOYMENTS,
     KINDS,
     LEADER_WORKER_SETS,
     Kind,
 )
-from tests.simulation.kinds_stage import KindsStage, kinds_stage
 
 SEEDS = (0, 1)
 TWO_ONE = ((2, 1), (1, 1))
@@ -35,7 +35,7 @@ def run(story: Coroutine[Any, Any, None], seed: int = 0) -> None:
     loop.run(story, seed=seed)
 
 
-async def started(on: KindsStage, prefills: int = 3) -> None:
+async def started(on: KindService, prefills: int = 3) -> None:
     """On nodes for the smallest ratio, with more prefill instances than the rule has places for; then it climbs."""
     on.add_nodes(on.kind.nodes_for((1, 1)))
     await on.rule(*TWO_ONE)
@@ -49,7 +49,7 @@ async def started(on: KindsStage, prefills: int = 3) -> None:
 @every_kind
 def test_it_starts_at_the_smallest_ratio_and_climbs_and_what_is_held_blocks_nobody(kind: Kind, seed: int) -> None:
     async def story() -> None:
-        async with kinds_stage(kind, seed) as on:
+        async with served(kind, seed) as on:
             await started(on)
             assert sorted(on.reasons("prefill")) == ["NotInRatio", "Running", "Running"]
             assert [one.released for one in on.instances("prefill")].count([]) == 1
@@ -60,7 +60,7 @@ def test_it_starts_at_the_smallest_ratio_and_climbs_and_what_is_held_blocks_nobo
 @every_kind
 def test_it_climbs_on_nodes_that_are_just_enough_where_volcano_keeps_room_for_what_is_in_its_queue(kind: Kind) -> None:
     async def story() -> None:
-        async with kinds_stage(kind, force_enqueue=False) as on:
+        async with served(kind, force_enqueue=False) as on:
             await started(on, prefills=2)
 
     run(story())
@@ -70,7 +70,7 @@ def test_it_climbs_on_nodes_that_are_just_enough_where_volcano_keeps_room_for_wh
 @every_kind
 def test_lost_nodes_degrade_it_and_the_decode_instance_comes_back_first(kind: Kind, seed: int) -> None:
     async def story() -> None:
-        async with kinds_stage(kind, seed) as on:
+        async with served(kind, seed) as on:
             await started(on)
             lost = await on.lose_node_of("prefill")
             await on.until(lambda: on.counts() == (1, 1), "1P1D")
@@ -89,10 +89,10 @@ def test_lost_nodes_degrade_it_and_the_decode_instance_comes_back_first(kind: Ki
 @every_kind
 def test_pods_that_are_deleted_come_back_and_their_instance_runs_again(kind: Kind, seed: int) -> None:
     async def story() -> None:
-        async with kinds_stage(kind, seed) as on:
+        async with served(kind, seed) as on:
             await started(on)
             for group, whole in (("decode", False), ("decode", True), ("prefill", False), ("prefill", True)):
-                await on.kill(group, whole=whole)
+                await kill(on, group, whole=whole)
                 await on.apply(3, 1)
                 await on.runs(2, 1)
 
@@ -103,24 +103,24 @@ def test_pods_that_are_deleted_come_back_and_their_instance_runs_again(kind: Kin
 @every_kind
 def test_the_rule_and_the_replicas_are_edited_and_held_instances_go_first(kind: Kind, seed: int) -> None:
     async def story() -> None:
-        async with kinds_stage(kind, seed) as on:
+        async with served(kind, seed) as on:
             await started(on)
-            before = on.running_uids()
+            before = running_uids(on)
             await on.rule((3, 1), *TWO_ONE)
             on.add_nodes(kind.nodes_for((1, 0)))
             await on.runs(3, 1)
             await on.apply(4, 1)
             await on.runs(3, 1)
             assert sorted(on.reasons("prefill")) == ["NotInRatio", "Running", "Running", "Running"]
-            running = on.running_uids()
+            running = running_uids(on)
             await on.apply(3, 1)
             await on.runs(3, 1)
-            assert before < on.running_uids() == running
+            assert before < running_uids(on) == running
             await on.rule(*TWO_ONE)
             await on.runs(3, 1)
             await on.apply(2, 1)
             await on.runs(2, 1)
-            assert on.running_uids() < running
+            assert running_uids(on) < running
 
     run(story(), seed)
 
@@ -128,7 +128,7 @@ def test_the_rule_and_the_replicas_are_edited_and_held_instances_go_first(kind: 
 @every_kind
 def test_where_nothing_holds_pods_none_is_deleted_and_every_instance_is_reported(kind: Kind) -> None:
     async def story() -> None:
-        async with kinds_stage(kind, admission=False) as on:
+        async with served(kind, admission=False) as on:
             on.add_nodes(1)
             await on.rule(*TWO_ONE)
             await on.apply(3, 1)
@@ -146,7 +146,7 @@ def test_where_nothing_holds_pods_none_is_deleted_and_every_instance_is_reported
 @every_kind
 def test_nothing_is_left_when_it_is_deleted(kind: Kind) -> None:
     async def story() -> None:
-        async with kinds_stage(kind) as on:
+        async with served(kind) as on:
             await started(on)
             await on.apply_all([])
 
@@ -162,7 +162,7 @@ def test_nothing_is_left_when_it_is_deleted(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.rolls], ids=lambda kind: kind.name)
 def test_a_rolling_update_ends(kind: Kind) -> None:
     async def story() -> None:
-        async with kinds_stage(kind) as on:
+        async with served(kind) as on:
             await started(on, prefills=2)
             on.add_nodes(kind.nodes_for((1, 1)))
             await on.apply(2, 1, image="server:2")
@@ -175,7 +175,7 @@ def test_a_rolling_update_ends(kind: Kind) -> None:
 @pytest.mark.parametrize(("kind", "replicas"), [(DEPLOYMENTS, 4), (LEADER_WORKER_SETS, 4)], ids=["4P", "4P-lws"])
 def test_a_rolling_update_with_one_held_instance_ends(kind: Kind, replicas: int) -> None:
     async def story() -> None:
-        async with kinds_stage(kind) as on:
+        async with served(kind) as on:
             on.add_nodes(kind.nodes_for((4, 2)))
             await on.rule((3, 1), *TWO_ONE)
             await on.apply(replicas, 1)
@@ -188,7 +188,18 @@ def test_a_rolling_update_with_one_held_instance_ends(kind: Kind, replicas: int)
     run(story())
 
 
-def images(on: KindsStage) -> set[str]:
+async def kill(on: KindService, group: str, *, whole: bool) -> None:
+    """Somebody deletes the pods of a running instance, or one of them, at once."""
+    pods = on.chance.choice([one for one in on.instances(group) if one.running]).pods
+    for pod in pods if whole else pods[:1]:
+        await on.cluster.delete(PODS, on.service.namespace, objects.name(pod), grace_period_seconds=0)
+
+
+def running_uids(on: KindService) -> set[str]:
+    return {objects.uid(pod) for pod in on.cluster.peek(PODS) if objects.phase(pod) == "Running"}
+
+
+def images(on: KindService) -> set[str]:
     """Of all pods of the service."""
     pods = [pod for one in view_of(on.cluster).instances for pod in one.pods]
     return {pod["spec"]["containers"][0]["image"] for pod in pods}

@@ -12,8 +12,8 @@ from scaler.settings import Mode
 from scaler.sim.stories.instances import Condition
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
-from tests.deployed_operator import deployment
 from tests.simulation.worlds import ROOT, played, scenario
+from tests.stand_ins import deployment
 
 BESIDE = ROOT / "tests" / "simulation" / "beside.yaml"
 """The namespace of MindIE Motor, with both labels."""

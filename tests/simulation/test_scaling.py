@@ -8,8 +8,8 @@ import pytest
 
 from scaler.kube.api import ELASTIC_SERVICES, PODS, PatchType
 from scaler.sim.actors import objects
+from tests.simulation.kind_service import KindService, served
 from tests.simulation.kinds import KINDS, PLAIN_PODS, Kind
-from tests.simulation.kinds_stage import KindsStage, kinds_stage
 from tests.simulation.test_kinds import run
 
 LADDER = ((3, 1), (2, 1), (1, 1))
@@ -18,7 +18,7 @@ every_kind = pytest.mark.parametrize(
 )
 
 
-async def whole(on: KindsStage) -> None:
+async def whole(on: KindService) -> None:
     """All that the rule names runs."""
     on.add_nodes(on.kind.nodes_for((3, 1)))
     await on.rule(*LADDER)
@@ -26,22 +26,22 @@ async def whole(on: KindsStage) -> None:
     await on.runs(3, 1)
 
 
-async def scale(on: KindsStage, replicas: int) -> None:
+async def scale(on: KindService, replicas: int) -> None:
     (found,) = on.cluster.peek(ELASTIC_SERVICES)
     api = on.cluster.client("kubectl")
     patch = {"spec": {"replicas": replicas}}
     name = objects.name(found)
-    await api.patch(ELASTIC_SERVICES, on.spot.namespace, name, patch, patch_type=PatchType.MERGE)
+    await api.patch(ELASTIC_SERVICES, on.service.namespace, name, patch, patch_type=PatchType.MERGE)
 
 
-def bound(on: KindsStage) -> int:
-    return sum(bool(objects.node_of(pod)) for pod in on.cluster.peek(PODS, on.spot.namespace))
+def bound(on: KindService) -> int:
+    return sum(bool(objects.node_of(pod)) for pod in on.cluster.peek(PODS, on.service.namespace))
 
 
 @every_kind
 def test_it_follows_what_is_wanted_down_to_nothing_and_back(kind: Kind) -> None:
     async def story() -> None:
-        async with kinds_stage(kind) as on:
+        async with served(kind) as on:
             await whole(on)
             await scale(on, 3)
             await on.runs(2, 1)
@@ -62,7 +62,7 @@ def test_it_follows_what_is_wanted_down_to_nothing_and_back(kind: Kind) -> None:
 @every_kind
 def test_what_was_drained_stays_away_when_a_node_is_lost_and_the_smaller_ratio_is_whole_again(kind: Kind) -> None:
     async def story() -> None:
-        async with kinds_stage(kind) as on:
+        async with served(kind) as on:
             await whole(on)
             await scale(on, 2)
             await on.runs(1, 1)
@@ -77,7 +77,7 @@ def test_what_was_drained_stays_away_when_a_node_is_lost_and_the_smaller_ratio_i
 
 def test_plain_pods_that_nobody_makes_again_are_left_alone() -> None:
     async def story() -> None:
-        async with kinds_stage(PLAIN_PODS) as on:
+        async with served(PLAIN_PODS) as on:
             await whole(on)
             await scale(on, 0)
             await asyncio.sleep(30)

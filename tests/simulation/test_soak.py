@@ -18,7 +18,6 @@ import msgspec
 import pytest
 
 from scaler.app import App
-from scaler.clock import Clock
 from scaler.kube.api import (
     ASCEND_JOBS,
     CONFIG_MAPS,
@@ -34,11 +33,10 @@ from scaler.kube.api import (
 from scaler.kube.errors import ConflictError, ForbiddenError, NotFoundError
 from scaler.settings import Settings
 from scaler.sim.apiserver.client import Interceptor, Request
-from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.sim.stories.play import silence_logs
 from tests.jobs import NAMESPACE, TWO_P_ONE_D, job, node, rule_config_map
-from tests.rig import START, Rig
+from tests.rig import Rig
 
 CYCLE = 300.0
 """Seconds from one service to the next."""
@@ -63,8 +61,8 @@ class Refusing(Interceptor):
 class Soak(Rig):
     """`seed` draws what happens to whom."""
 
-    def __init__(self, cluster: SimCluster, seed: int) -> None:
-        super().__init__(cluster)
+    def __init__(self, seed: int) -> None:
+        super().__init__()
         self.dice = random.Random(seed)
         self.alive: list[int] = []
         self.made = 0
@@ -178,11 +176,10 @@ def soaked(hours: float, rests: int, seed: int) -> list[Counter[str]]:
     found: list[Counter[str]] = []
 
     async def story() -> None:
-        clock = Clock(START)
-        on = Soak(SimCluster(clock), seed)
+        on = Soak(seed)
         api = on.cluster.client("scaler", Refusing())
         settings = Settings(leader_election=False, http_port=0)
-        app = App(api, settings, clock, observer=on.observe, seed=seed)
+        app = App(api, settings, on.clock, observer=on.observe, seed=seed)
         task = asyncio.create_task(app.run())
         for _ in range(rests):
             for _ in range(int(hours * HOURS / CYCLE / rests)):

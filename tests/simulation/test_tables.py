@@ -16,9 +16,9 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, POD_GROU
 from scaler.sim.actors import objects
 from scaler.sim.actors.stand_in import StandIn
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import START
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
+from tests.rig import START
 from tests.simulation.test_degrading import SERVICE
 from tests.simulation.test_motor import SERVICES
 from tests.simulation.worlds import EXAMPLE, failures, played, scenario

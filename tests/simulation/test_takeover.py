@@ -6,19 +6,19 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scaler.app import App
-from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NODES, POD_GROUPS, PODS, SERVICES, Object, PatchType
+from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS, SERVICES, Object, PatchType
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.settings import Settings
 from scaler.sim import loop
 from scaler.sim.actors import objects
 from scaler.sim.actors.devices import DevicePlugin
+from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.actors.operator import NAMESPACE as OPERATORS
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
@@ -26,12 +26,10 @@ from scaler.sim.stories.instances import Condition, census
 from scaler.sim.stories.manifests import apply, read_manifests
 from scaler.sim.stories.play import silence_logs
 from scaler.tools.takeover_check import Report, check
-from tests.deployed_operator import DEPLOYMENT, DeployedOperator, deployment
 from tests.jobs import QUEUE
-from tests.rig import at_work
-from tests.sim.stage import Stage
-from tests.simulation.actors import machines
+from tests.rig import Rig, at_work, controller
 from tests.simulation.worlds import A2, A3, EXAMPLE
+from tests.stand_ins import DEPLOYMENT, DeployedOperator, deployment, machines
 
 SCALER, OPERATOR = "scaler", "operator"
 
@@ -50,20 +48,20 @@ class _Guard(Interceptor):
                     self.broken.append(f"{request.client} deletes {request.name}")
 
 
-class Moving(Stage):
+class Moving(Rig):
     """The cluster, with the operator's Deployment at one replica. Every client is known to the audit by its name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.guard = _Guard(self.cluster)
-        self._scaler: asyncio.Task[None] | None = None
+        self._scaler = AsyncExitStack()
 
     # what happens
 
     async def furnish(self, nodes: int, manifests: Sequence[Path], more: Sequence[Object], *, a3: bool) -> None:
         names = (f"npu-{number}" for number in range(nodes))
-        await self.nodes(*names, labels=A3 if a3 else A2, npu=16 if a3 else 8)
-        await self.nodes("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500)
+        self.nodes(*names, labels=A3 if a3 else A2, npu=16 if a3 else 8)
+        self.nodes("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500)
         self.cluster.apply([QUEUE])
         for path in manifests:
             for obj in read_manifests(path):
@@ -74,19 +72,13 @@ class Moving(Stage):
         patch = {"spec": {"replicas": replicas}}
         await self.cluster.patch(DEPLOYMENTS, OPERATORS, DEPLOYMENT, patch, patch_type=PatchType.MERGE)
 
-    def start_scaler(self, **settings: Any) -> None:
+    async def start_scaler(self, **settings: Any) -> None:
         """Without budgets, whose labels would be among what is written, and with `settings`."""
-        moving = {"mode": "auto", "arbitration": False, "disruption_budgets": False}
-        chosen = Settings(**{"leader_election": False, "http_port": 0, **moving, **settings})
-        api = self.cluster.client(SCALER, self.guard)
-        self._scaler = asyncio.create_task(App(api, chosen, self.clock, seed=0).run())
+        chosen = {"mode": "auto", "arbitration": False, "disruption_budgets": False, **settings}
+        await self._scaler.enter_async_context(controller(self, name=SCALER, interceptor=self.guard, **chosen))
 
     async def stop_scaler(self) -> None:
-        if self._scaler is not None:
-            task, self._scaler = self._scaler, None
-            assert not task.done(), task.exception()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await self._scaler.aclose()
 
     # what there is
 
@@ -101,10 +93,10 @@ class Moving(Stage):
 
     def running(self) -> set[str]:
         """Instances under a rule that run."""
-        found = census(self.cluster.peek(ASCEND_JOBS), self.cluster.peek(PODS), self.cluster.peek(NODES))
+        found = census(self.cluster.peek)
         return {view.name for views in found.values() for view in views if view.condition is Condition.RUNNING}
 
-    def writes(self, client: str, *kinds: str) -> list[str]:
+    def writes(self, client: str = SCALER, *kinds: str) -> list[str]:
         """`verb plural name` of what a client wrote to objects of these kinds (plural; default: those of instances)."""
         wanted = kinds or ("pods", "podgroups", "services")
         return [
@@ -144,7 +136,7 @@ async def moving(nodes: int, *manifests: Path, more: Sequence[Object] = (), a3: 
         await asyncio.sleep(240)
         yield on
         await on.stop_scaler()
-    assert on.guard.broken == []
+    assert on.guard.broken + on.broken == []
 
 
 WHOLE = {"mindie-server-p0", "mindie-server-p1", "mindie-server-d0"}
@@ -159,7 +151,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 async def to_the_scaler(on: Moving, **settings: Any) -> None:
     await on.scale_operator(0)
-    on.start_scaler(**settings)
+    await on.start_scaler(**settings)
     await asyncio.sleep(60)
 
 
@@ -172,10 +164,10 @@ async def to_the_operator(on: Moving) -> None:
 async def lose_and_return(on: Moving, job: str) -> None:
     """Its node goes for long enough to notice, and comes back."""
     node = on.nodes_by_pod()[f"{job}-master-0"]
-    await on.node_ready(node, False)
+    await on.node(node, NodeFate.NOT_READY)
     await asyncio.sleep(200)
     assert job not in on.running()
-    await on.node_ready(node, True)
+    await on.node(node, NodeFate.READY)
     await asyncio.sleep(200)
 
 
@@ -254,7 +246,7 @@ def touched(on: Any) -> list[str]:
 def test_beside_an_operator_that_decides_by_its_own_gate_the_scaler_only_tells() -> None:
     async def story() -> None:
         async with moving(3, EXAMPLE) as on:
-            on.start_scaler()
+            await on.start_scaler()
             await lose_and_return(on, DECODE)
             assert on.running() == WHOLE
             assert touched(on) == []
@@ -265,7 +257,7 @@ def test_beside_an_operator_that_decides_by_its_own_gate_the_scaler_only_tells()
 def test_evictions_are_kept_from_the_minimum_beside_such_an_operator_too() -> None:
     async def story() -> None:
         async with moving(3, EXAMPLE) as on:
-            on.start_scaler(disruption_budgets=True)
+            await on.start_scaler(disruption_budgets=True)
             await asyncio.sleep(60)
             budget, *labels = touched(on)
             assert budget == "create poddisruptionbudgets mind-cluster-scaler-minimum"
@@ -277,7 +269,7 @@ def test_evictions_are_kept_from_the_minimum_beside_such_an_operator_too() -> No
 def test_in_mode_auto_an_operator_that_leaves_is_not_enough() -> None:
     async def story() -> None:
         async with moving(3, EXAMPLE) as on:
-            on.start_scaler()
+            await on.start_scaler()
             await asyncio.sleep(10)
             await on.scale_operator(0)
             await asyncio.sleep(60)
@@ -289,7 +281,7 @@ def test_in_mode_auto_an_operator_that_leaves_is_not_enough() -> None:
 def test_in_mode_create_the_scaler_takes_over_when_the_operator_leaves() -> None:
     async def story() -> None:
         async with moving(3, EXAMPLE) as on:
-            on.start_scaler(mode="create")
+            await on.start_scaler(mode="create")
             await asyncio.sleep(10)
             before = on.uids()
             await on.scale_operator(0)
@@ -375,9 +367,9 @@ def test_whatever_happens_between_moves_the_service_comes_back_and_neither_delet
 
     async def fault(on: Moving) -> None:
         node = f"npu-{dice.randrange(3)}"
-        await on.node_ready(node, False)
+        await on.node(node, NodeFate.NOT_READY)
         await asyncio.sleep(dice.uniform(0, 90))
-        await on.node_ready(node, True)
+        await on.node(node, NodeFate.READY)
         await asyncio.sleep(dice.uniform(0, 90))
 
     async def story() -> None:
@@ -386,7 +378,7 @@ def test_whatever_happens_between_moves_the_service_comes_back_and_neither_delet
                 await fault(on)
                 await (on.scale_operator(0) if number % 2 == 0 else on.stop_scaler())
                 if number % 2 == 0:
-                    on.start_scaler()
+                    await on.start_scaler()
                 else:
                     await on.scale_operator(1)
                 await asyncio.sleep(dice.uniform(0, 60))

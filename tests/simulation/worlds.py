@@ -6,16 +6,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaler.clock import Clock
 from scaler.kube.api import Object
 from scaler.sim import loop
 from scaler.sim.cluster import SimCluster
-from scaler.sim.stories.play import ADMISSION, START, real_controller, settings_of, silence_logs
+from scaler.sim.stories.play import ADMISSION, real_controller, settings_of, silence_logs
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import MomentKind, Timeline
 from scaler.sim.stories.world import World
 from scaler.tools.simulation.verdicts import judge
-from tests.rig import at_work
+from tests.rig import Rig, at_work
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "manifests" / "examples" / "2p1d"
@@ -42,12 +41,11 @@ def played(
     timeline = Timeline()
 
     async def story() -> None:
-        clock = Clock(START)
-        cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
-        cluster.apply(before)
+        on = Rig(*ADMISSION, seed=seed)
+        on.cluster.apply(before)
         controller = real_controller(seed, settings=settings_of(what), **settings)
-        async with at_work(*beside(cluster)):
-            await World(cluster, clock, what, controller=controller, timeline=timeline, seed=seed).play()
+        async with at_work(*beside(on.cluster)):
+            await World(on.cluster, on.clock, what, controller=controller, timeline=timeline, seed=seed).play()
 
     loop.run(story(), seed=seed)
     wrong = [f"{v.expected}, but {v.found}" for v in judge(what, timeline) if not v.ok]

@@ -6,13 +6,13 @@ so that it can contradict them. Must not: write, or ask the controller."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
 
 from scaler.decide.state import natural
-from scaler.kube.api import Object
+from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, Object, Resource
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.sim.actors import objects
 from scaler.sim.actors.leader_worker_sets import GROUP_INDEX, NAME, SIZE
@@ -47,8 +47,21 @@ class InstanceView(msgspec.Struct, frozen=True):
     """NPUs of its pods."""
 
 
-_Instance = tuple[str, str, int, list[Object]]
-"""Name, group, number of wanted pods, and pods."""
+class Members(msgspec.Struct):
+    """The objects of one instance, of which `size` pods are wanted; `job` is what it is one with, if anything."""
+
+    service: str
+    group: str
+    name: str
+    size: int
+    pods: list[Object] = []
+    job: Object = {}
+
+
+SHOWING = (PODS, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, NODES)
+"""Kinds of objects that show instances and their condition."""
+AllOf = Callable[[Resource], Iterable[Object]]
+"""All objects of one of these kinds: `all` of a mirror, `peek` of a simulated cluster."""
 
 
 def service_of(obj: Object) -> str:
@@ -59,34 +72,36 @@ def service_of(obj: Object) -> str:
     return f"{objects.namespace(obj)}/{labels[RULE_LABEL]}/{labels['jobID']}"
 
 
-def census(
-    jobs: Iterable[Object], pods: Iterable[Object], nodes: Iterable[Object], sizes: Mapping[str, int] | None = None
-) -> dict[str, list[InstanceView]]:
-    """Every service's instances, by group and natural order of names.
-
-    `jobs` are AscendJobs and Volcano Jobs, which are instances even without pods; `sizes`: uid of an owner -> number of
-    its pods, for instances that are one StatefulSet."""
-    ready = objects.ready_nodes(nodes)
-    members: dict[str, list[Object]] = defaultdict(list)
-    for pod in pods:
-        members[objects.owner_uid(pod)].append(pod)
-    services: dict[str, dict[str, _Instance]] = defaultdict(dict)
-    for job in jobs:
-        own = members.pop(objects.uid(job), [])
+def gathered(all_of: AllOf) -> list[Members]:
+    """Every instance of every service; an AscendJob or Volcano Job is one even without pods."""
+    jobs = {objects.uid(job): job for kind in (ASCEND_JOBS, VOLCANO_JOBS) for job in all_of(kind)}
+    found: dict[tuple[str, str], Members] = {}
+    for uid, job in jobs.items():
         if service := service_of(job):
             group = objects.scaling_labels(job).get(GROUP_LABEL, "")
             parts = [*(objects.spec(job).get("replicaSpecs") or {}).values(), *(objects.spec(job).get("tasks") or [])]
             size = sum(int(part.get("replicas", 1)) for part in parts if isinstance(part, dict))
-            services[service][objects.uid(job)] = objects.name(job), group, size, own
-    for pod in (pod for found in members.values() for pod in found):
-        if service := service_of(pod):
-            name, size = instance_of(pod, sizes or {})
-            group = objects.labels_of(pod).get(GROUP_LABEL, "")
-            services[service].setdefault(name, (name, group, size, []))[3].append(pod)
-    return {
-        name: sorted((_view(one, ready) for one in services[name].values()), key=lambda v: (v.group, natural(v.name)))
-        for name in sorted(services)
-    }  # fmt: skip
+            found[service, uid] = Members(service, group, objects.name(job), size, job=job)
+    sizes = {objects.uid(made): int(objects.spec(made).get("replicas", 1)) for made in all_of(STATEFUL_SETS)}
+    for pod in all_of(PODS):
+        uid = objects.owner_uid(pod)
+        service = service_of(jobs.get(uid, pod))
+        if service and uid in jobs:
+            found[service, uid].pods.append(pod)
+        elif service:
+            name, size = instance_of(pod, sizes)
+            fresh = Members(service, objects.labels_of(pod).get(GROUP_LABEL, ""), name, size)
+            found.setdefault((service, name), fresh).pods.append(pod)
+    return list(found.values())
+
+
+def census(all_of: AllOf) -> dict[str, list[InstanceView]]:
+    """Every service's instances, by group and natural order of names."""
+    ready = objects.ready_nodes(all_of(NODES))
+    services: dict[str, list[InstanceView]] = defaultdict(list)
+    for one in gathered(all_of):
+        services[one.service].append(_view(one, ready))
+    return {name: sorted(services[name], key=lambda v: (v.group, natural(v.name))) for name in sorted(services)}
 
 
 def running(instances: Iterable[InstanceView]) -> dict[str, int]:
@@ -97,16 +112,15 @@ def running(instances: Iterable[InstanceView]) -> dict[str, int]:
     return dict(counts)
 
 
-def _view(instance: _Instance, ready: set[str]) -> InstanceView:
-    name, group, size, pods = instance
-    nodes = tuple(sorted({objects.node_of(pod) for pod in pods if objects.node_of(pod)}, key=natural))
-    live = [pod for pod in pods if not objects.terminating(pod) and not objects.gated(pod)]
-    condition = _condition(live, size, ready, len(pods))
-    holding = [pod for pod in pods if objects.node_of(pod) and not objects.ended(pod)]
+def _view(instance: Members, ready: set[str]) -> InstanceView:
+    nodes = tuple(sorted({objects.node_of(pod) for pod in instance.pods if objects.node_of(pod)}, key=natural))
+    live = [pod for pod in instance.pods if not objects.terminating(pod) and not objects.gated(pod)]
+    condition = _condition(live, instance.size, ready, len(instance.pods))
+    holding = [pod for pod in instance.pods if objects.node_of(pod) and not objects.ended(pod)]
     requests = [pair for pod in holding for pair in objects.requests(pod).items()]
     npus = sum(int(amount) for name, amount in requests if "/" in name)
     fit = condition is Condition.RUNNING and all(objects.ready(pod) for pod in live)
-    return InstanceView(name, group, condition, nodes, fit, npus)
+    return InstanceView(instance.name, instance.group, condition, nodes, fit, npus)
 
 
 def labelled(pod: Object, ungoverned: Mapping[str, str]) -> Object:

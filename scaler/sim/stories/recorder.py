@@ -14,12 +14,12 @@ from scaler.clock import Clock
 from scaler.decide import explain
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Plan, ServiceKey, World
-from scaler.kube.api import ASCEND_JOBS, NODES, PODS, STATEFUL_SETS, VOLCANO_JOBS, KubeApi, Object
+from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, KubeApi, Object
 from scaler.report.reporter import PASSING, PATIENCE
 from scaler.rules.rule import Rule
 from scaler.sim.actors import objects
 from scaler.sim.actors.stand_in import StandIn
-from scaler.sim.stories.instances import census, instance_of, labelled, service_of
+from scaler.sim.stories.instances import SHOWING, census, instance_of, labelled, service_of
 from scaler.sim.stories.timeline import Moment, MomentKind, Timeline, counts_text
 
 _MAX_FAILURES = 20
@@ -28,13 +28,11 @@ _MAX_FAILURES = 20
 class Recorder(StandIn):
     """`observe` is the controller's observer; `run` follows the cluster. Times count from `start()`."""
 
-    def __init__(
-        self, api: KubeApi, clock: Clock, timeline: Timeline, ungoverned: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(api, PODS, ASCEND_JOBS, VOLCANO_JOBS, STATEFUL_SETS, NODES)
+    def __init__(self, api: KubeApi, clock: Clock, timeline: Timeline, ungoverned: Mapping[str, str]) -> None:
+        super().__init__(api, *SHOWING)
         self._clock = clock
         self._timeline = timeline
-        self._ungoverned = ungoverned or {}
+        self._ungoverned = ungoverned
         """Namespace -> jobID of a service without a rule."""
         self._start = 0.0
         self._owned: dict[str, tuple[str, str, Object]] = {}
@@ -70,10 +68,7 @@ class Recorder(StandIn):
         jobs = [*self.mirror.all(ASCEND_JOBS), *self.mirror.all(VOLCANO_JOBS)]
         pods = [labelled(pod, self._ungoverned) for pod in self.mirror.all(PODS)]
         lost = self._count_losses(pods, {objects.uid(job): service_of(job) for job in jobs})
-        sizes = {
-            objects.uid(found): int(objects.spec(found).get("replicas", 1)) for found in self.mirror.all(STATEFUL_SETS)
-        }
-        found = census(jobs, pods, self.mirror.all(NODES), sizes)
+        found = census(lambda kind: pods if kind is PODS else self.mirror.all(kind))
         for service in sorted({*found, *self._timeline.samples}):
             last = self._timeline.last(service)
             sample = msgspec.structs.replace(

@@ -144,11 +144,8 @@ class Timeline:
 
     def at_time(self, service: str, when: float) -> Sample:
         """The state at a time; changes of that very instant count."""
-        found = Sample(at=0.0)
-        for sample in self.samples.get(service, []):
-            if sample.at <= when:
-                found = sample
-        return found
+        newest_first = reversed(self.samples.get(service, []))
+        return next((sample for sample in newest_first if sample.at <= when), Sample(at=0.0))
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

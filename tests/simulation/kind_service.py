@@ -1,4 +1,4 @@
-"""A service of any workload kind with every controller that takes part, and witnesses that look at every change.
+"""A service of any workload kind in a rig with every controller that takes part, and witnesses of every change.
 
 Must not: look into the controller, or share code with it in what judges it."""
 
@@ -10,25 +10,24 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from scaler.kube.api import NAMESPACES, PODS, Object
-from scaler.names import BESIDE_LABEL, NAMESPACE_LABEL
+from scaler.kube.api import NAMESPACES, Object
 from scaler.settings import Mode
 from scaler.sim.actors import objects
-from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node, node_object
+from scaler.sim.actors.nodes import NodeFate
 from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.stories.play import ADMISSION, real_controller
+from tests.chaos import world
 from tests.chaos.decisions import Decisions
 from tests.chaos.replica import Life
 from tests.chaos.view import Instance, held, taken, view_of
 from tests.chaos.witness import Witness
+from tests.chaos.world import OPTED_IN, Service
 from tests.chaos.writes import Writes
-from tests.deployed_operator import deployment
 from tests.jobs import QUEUE, manifest
-from tests.rig import at_work
+from tests.rig import Rig, at_work
 from tests.sim.manifests import apply_pruned
-from tests.sim.stage import Stage
-from tests.simulation.actors import machines, owners
-from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot, rule
+from tests.simulation.kinds import ASCEND_JOBS, GROUPS, Kind, Ratio, Spot
+from tests.stand_ins import deployment, machines, owners
 
 LOOK, MOMENT = 0.5, 3.0
 """Seconds between two looks, and how long an instance may be half released, or held without a reason."""
@@ -36,45 +35,41 @@ LONG = 180.0
 """Seconds within which everything ends that only waits for machines."""
 
 
-class KindsStage(Stage):
+class KindService:
     """One service on nodes that are just enough, unless the test adds some."""
 
     def __init__(self, kind: Kind, seed: int) -> None:
-        super().__init__(*ADMISSION, seed=seed)
+        self.rig = Rig(*ADMISSION, seed=seed)
+        self.cluster, self.clock = self.rig.cluster, self.rig.clock
         self.kind = kind
-        self.spot = Spot()
+        spot = Spot()
+        self.service = Service(spot.name, spot.namespace, spot.pool, ((1, 1),), (1, 1), kind.pods, kind=kind)
         self.witness = Witness(self.clock)
         self.writes = Writes(self.cluster, self.witness, storm_bound=500)
         self.writes.released = self._on_release
         self.decisions = Decisions(self.witness, self.writes)
-        self._chance = random.Random(f"kinds-{seed}")
-        self._seed = seed
+        self.chance = random.Random(f"kinds-{seed}")
         self._wrong: set[str] = set()
         self._applied: Sequence[Object] = ()
-        self._nodes: dict[str, NodeSpec] = {}
 
     # what happens
 
     def furnish(self, *, admission: bool) -> None:
-        beside = self.kind is ASCEND_JOBS
-        labels = {NAMESPACE_LABEL: "enabled", **({BESIDE_LABEL: "true"} if beside else {})} if admission else {}
-        namespace = manifest(NAMESPACES, self.spot.namespace, labels=labels)
-        self.cluster.apply([QUEUE, namespace, node_object(NodeSpec("cpu-0", npu=0))])
-        self.cluster.apply([deployment()] if beside else [])
+        namespace = manifest(NAMESPACES, self.service.namespace, labels=OPTED_IN if admission else {})
+        self.cluster.apply([QUEUE, namespace])
+        self.cluster.apply([deployment()] if self.kind is ASCEND_JOBS else [])
+        self.rig.nodes("cpu-0", npu=0)
 
     def add_nodes(self, number: int) -> None:
-        for _ in range(number):
-            spec = NodeSpec(f"npu-{len(self._nodes)}")
-            self._nodes[spec.name] = spec
-            self.cluster.apply([node_object(spec)])
+        first = len(self.rig.machines)
+        self.rig.nodes(*(f"npu-{index}" for index in range(first, first + number)))
 
     async def rule(self, *ratios: Ratio) -> None:
-        self.cluster.apply([rule(self.spot, self.kind, *ratios)])
+        self.cluster.apply([world.rule(self.service, ratios)])
 
     async def apply(self, prefills: int, decodes: int, *, image: str = "server:1") -> None:
         """`kubectl apply --prune` of the user's files."""
-        spot = Spot(image=image)
-        await self.apply_all(self.kind.objects(spot, (prefills, decodes)))
+        await self.apply_all(world.made_by_others(self.service, (prefills, decodes), image))
 
     async def apply_all(self, made: Sequence[Object]) -> None:
         """Like `apply`, with anything at all."""
@@ -84,19 +79,12 @@ class KindsStage(Stage):
     async def lose_node_of(self, group: str) -> str:
         """A node under a running instance of the group is no longer ready; its name."""
         on = [one for one in self.instances(group) if one.running]
-        name = objects.node_of(self._chance.choice(self._chance.choice(on).pods))
-        await change_node(self.cluster, self._nodes[name], NodeFate.NOT_READY)
+        name = objects.node_of(self.chance.choice(self.chance.choice(on).pods))
+        await self.rig.node(name, NodeFate.NOT_READY)
         return name
 
     async def give_back(self, name: str) -> None:
-        await change_node(self.cluster, self._nodes[name], NodeFate.READY)
-
-    async def kill(self, group: str, *, whole: bool) -> None:
-        """Somebody deletes the pods of a running instance, or one of them, at once."""
-        on = [one for one in self.instances(group) if one.running]
-        pods = self._chance.choice(on).pods
-        for pod in pods if whole else pods[:1]:
-            await self.cluster.delete(PODS, self.spot.namespace, objects.name(pod), grace_period_seconds=0)
+        await self.rig.node(name, NodeFate.READY)
 
     # what there is
 
@@ -111,9 +99,6 @@ class KindsStage(Stage):
     def reasons(self, group: str) -> list[str]:
         said = view_of(self.cluster).reasons
         return [said.get((one.service, one.name), "") for one in self.instances(group)]
-
-    def running_uids(self) -> set[str]:
-        return {objects.uid(pod) for pod in self.cluster.peek(PODS) if objects.phase(pod) == "Running"}
 
     async def runs(self, prefills: int, decodes: int) -> None:
         """Until so many run, and stay."""
@@ -168,22 +153,20 @@ class KindsStage(Stage):
                     self.witness.fail(what)
             self._wrong = wrong
 
-    def life(self) -> Life:
-        return Life(self.cluster, "scaler", self.writes, faults=Interceptor(), seed=self._seed)
-
 
 @asynccontextmanager
-async def kinds_stage(
+async def served(
     kind: Kind, seed: int = 0, *, admission: bool = True, force_enqueue: bool = True
-) -> AsyncIterator[KindsStage]:
+) -> AsyncIterator[KindService]:
     """Everybody at work; nothing applied yet. At the end no witness has anything to say, and all are still alive.
 
     `admission`: the namespace has opted in to it. `force_enqueue`: as MindCluster installs Volcano."""
-    on = KindsStage(kind, seed)
+    on = KindService(kind, seed)
     on.furnish(admission=admission)
     api = on.cluster.client("world")
     actors = (*owners(api, on.clock), *machines(api, on.clock, seed, force_enqueue=force_enqueue))
-    controller = real_controller(seed, mode=Mode.AUTO)(on.life(), on.clock, partial(on.decisions.judge, "scaler"))
+    life = Life(on.cluster, "scaler", on.writes, faults=Interceptor(), seed=seed)
+    controller = real_controller(seed, mode=Mode.AUTO)(life, on.clock, partial(on.decisions.judge, "scaler"))
     async with at_work(*(actor.run() for actor in actors), on.look(), controller):
         yield on
         assert on.witness.failures == []
