@@ -169,11 +169,6 @@ class Rig:
         owners = [objects.controller(pod) for pod in self.cluster.peek(PODS, NAMESPACE)]
         return {owner["name"] for owner in owners if owner}
 
-    def leaving(self) -> set[str]:
-        """Instances with pods that are being deleted."""
-        leaving = [pod for pod in self.cluster.peek(PODS, NAMESPACE) if objects.terminating(pod)]
-        return {objects.controller(pod)["name"] for pod in leaving}
-
     def with_pod_group(self) -> set[str]:
         return {objects.controller(group)["name"] for group in self.cluster.peek(POD_GROUPS, NAMESPACE)}
 

@@ -51,10 +51,6 @@ class Witness:
             self.failures.append(f"{self.clock.now() - self._origin:.3f} s: {what}")
         self.note(f"FAILURE {what}")
 
-    def lasts(self, what: str, longest: float, *, wrong: bool) -> bool:
-        """Whether it has been wrong for longer than this."""
-        return self.since(what, wrong=wrong) > longest
-
     def since(self, what: str, *, wrong: bool) -> float:
         """Seconds for which it has been wrong."""
         if not wrong:

@@ -240,14 +240,14 @@ class Passes:
         hands = [key for key in reserved if self._in_hands(key, plans[key])]
         needed = self._missing(hands)
         room = self.view.room(coming=True, away=True)
-        if self.witness.lasts("S10", self._settled, wrong=not fit(needed, room)):
+        if self.witness.since("S10", wrong=not fit(needed, room)) > self._settled:
             self._fail(f"S10: minimums of {hands} do not fit together: {_list(needed)} on {_list(room)}")
         self._check_release(plans, hands, reserved)
         kept = [self.view.missing(key) for key in reserved]
         for key in self.view.services:
             waits = key in plans and key not in reserved and self._could_start(key, plans[key])
             wrong = waits and self.view.fits([*parts, *kept, self.view.missing(key)])
-            if self.witness.lasts(f"L1 {key}", self._settled, wrong=wrong):
+            if self.witness.since(f"L1 {key}", wrong=wrong) > self._settled:
                 beside = _list(kind for each in kept for kind in each)
                 self._fail(f"L1: {key} is held though it fits beside {beside} on {_list(self.view.room())}")
 

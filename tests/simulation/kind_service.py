@@ -149,7 +149,7 @@ class KindService:
             wrong = {f"S2: {one.name} is half released" for one in view.instances if one.half}
             wrong |= {f"L2: {name} is held without a reason" for name in view.unexplained()}
             for what in self._wrong | wrong:
-                if self.witness.lasts(what, MOMENT, wrong=what in wrong):
+                if self.witness.since(what, wrong=what in wrong) > MOMENT:
                     self.witness.fail(what)
             self._wrong = wrong
 
