@@ -132,7 +132,7 @@ class View:
     @cached_property
     def instances(self) -> list[Instance]:
         """Every instance that names a rule, by service and name; jobs without pods too."""
-        good = {objects.name(node) for node in self.all(NODES) if objects.node_ready(node)}
+        good = objects.ready_nodes(self.all(NODES))
         found = [
             Instance(one.service, one.group, one.name, one.size, one.pods, one.job, *_revision(one), good_nodes=good)
             for one in gathered(self.all)
