@@ -34,7 +34,6 @@ LONGEST_LEASE = 60.0
 RELEASE_TIMEOUT = 2.0
 JITTER = 1.2
 _RENEW_TRIES = 3
-_UNSEEN = object()
 _NOTES = dict.fromkeys((RELEASED_BY, BLIND_SINCE, SEEN_BY))
 """Our annotations; None = removed."""
 
@@ -77,7 +76,8 @@ class Election:
         self._observed_at = -math.inf
         self._doubted = ""
         """resourceVersion of a Lease that came back from a backup."""
-        self._state: Any = _UNSEEN
+        self._state: Any = ()
+        """What matters of the Lease as it was seen last; None if it was missing, () until it was looked for."""
         self._state_since = math.inf
         self._changed = asyncio.Event()
 
@@ -150,9 +150,7 @@ class Election:
             watcher.cancel()
 
     def _free_at(self) -> float:
-        """Loop time from which the Lease may be taken, as far as it has been seen."""
-        if self._state is _UNSEEN:
-            return math.inf
+        """Loop time from which the Lease may be taken, as far as it has been seen; inf before that."""
         spec = spec_of(self._lease)
         claimed = self._is_ours(spec) and (uid_of(self._lease), spec.get("renewTime")) in self._claims
         if claimed or _is_released(self._lease):

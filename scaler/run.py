@@ -11,14 +11,15 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scaler import settings as settings_module
 from scaler.clock import Clock, SteadyLoop, rfc3339_micro
 from scaler.garbage import what_stays_spared
-from scaler.settings import Settings, SettingsError
+from scaler.settings import Settings, SettingsError, add_arguments, load
 
 if TYPE_CHECKING:
     from scaler.app import Notes
     from scaler.kube.api import Resource
+
+__all__ = ["HELP", "add_arguments", "run", "run_against"]  # the first three are what a command has
 
 HELP = "run the controller (in a cluster, or with --kubeconfig)"
 
@@ -29,15 +30,11 @@ of requests in the webhook's thread delays decisions less."""
 EXIT_USAGE = 2
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    settings_module.add_arguments(parser)
-
-
 def run(args: argparse.Namespace, notes: Notes | None = None) -> int:
     """0 after SIGTERM or SIGINT, 1 when a task died or leadership was lost, 2 for invalid settings, also if only in
     conflict with another install."""
     try:
-        settings = settings_module.load(args, os.environ)
+        settings = load(args, os.environ)
     except SettingsError as error:
         sys.stderr.write(f"scaler run: {error}\n")
         return EXIT_USAGE
