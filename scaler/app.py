@@ -137,6 +137,7 @@ class App:
         expectations = Expectations(self.queue.add)
         metrics.follow_informers({**self.informers, **self.beside})
         metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
+        metrics.arrived_ungated.follow(lambda: self.cache.arrived_ungated)
         metrics.queue_depth.follow(lambda: len(self.queue))
         services = self.informers[ELASTIC_SERVICES]
         statuses = StatusWriter(
@@ -184,11 +185,9 @@ class App:
         subscribe(changes.OwnConfigMapGone, self.reporter.on_own_config_map)
         subscribe(changes.ElasticServiceChanged, self.reporter.on_elastic_service)
         subscribe(changes.ObjectRefused, self.reporter.on_refused)
-        subscribe(changes.PodArrivedUngated, self.metrics.on_pod_ungated)
         if self.budgets is not None:
             subscribe(changes.InstanceChanged, self.budgets.on_service)
             subscribe(changes.RuleChanged, self.budgets.on_service)
-            subscribe(changes.NodeChanged, self.budgets.on_node)
             subscribe(changes.BudgetsChanged, self.budgets.on_budgets)
 
     def check_nodes(self) -> None:

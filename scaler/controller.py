@@ -266,8 +266,7 @@ class Controller:
 
     def on_service(self, change: InstanceChanged | RuleChanged) -> None:
         """Queue the service."""
-        if change.service is not None:
-            self.queue.add(change.service)
+        self.queue.add(change.service)
 
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
         """Queue the service, if it has instances: the number of wanted instances in its spec may have changed."""
@@ -369,7 +368,7 @@ class Controller:
 
     async def resync(self) -> None:
         """Read every service without pending writes again, from the records; each difference means a missed event."""
-        self.state.instances.forget_all()
+        self.state.forget_instances()
         if self._acting in (None, ModeInForce.STANDS_BACK):
             return
         slices = Slices()

@@ -55,7 +55,7 @@ async def read(api: KubeApi) -> AsyncIterator[Callable[[], Service]]:
     await asyncio.sleep(ROUND_TRIPS)
 
     def service() -> Service:
-        state.instances.forget_all()
+        state.forget_instances()
         return state.service(KEY)
 
     try:

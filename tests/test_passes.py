@@ -222,7 +222,7 @@ def test_a_refusal_is_remembered_of_the_instance(monkeypatch: pytest.MonkeyPatch
 
 def test_an_event_that_was_lost_is_found_by_reading_all_records_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache is not told of a change of readiness; the records have it."""
-    monkeypatch.setattr(Cache, "_on_faults", lambda _cache, _node: None)
+    monkeypatch.setattr(Cache, "_mark_on", lambda _cache, _node: None)
     monkeypatch.setattr(app, "FULL_PASS", 100.0)
 
     async def story() -> list[Any]:

@@ -193,11 +193,12 @@ def accepts(where: Where, node_class: NodeClass) -> bool:
     """Whether nodes of this class accept such pods, whatever is free on the nodes."""
     labels = dict(node_class.labels)
     selected = all(labels.get(key) == value for key, value in where.selector)
-    terms = [term for term in where.affinity if term and all(_met(requirement, labels) for requirement in term)]
+    terms = [term for term in where.affinity if term and all(is_met(requirement, labels) for requirement in term)]
     return selected and (not where.affinity or bool(terms)) and tolerates(where, node_class.taints)
 
 
-def _met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+def is_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Whether these labels have what is required; an unknown operator requires nothing."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

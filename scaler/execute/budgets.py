@@ -19,7 +19,7 @@ import structlog
 from scaler.decide.memory import NEVER_SEEN
 from scaler.decide.state import counts_as_running, state_of
 from scaler.decide.world import Instance, Policy, Service, ServiceKey
-from scaler.informers.changes import BudgetsChanged, InstanceChanged, NodeChanged, RuleChanged
+from scaler.informers.changes import BudgetsChanged, InstanceChanged, RuleChanged
 from scaler.informers.informer import Informer
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import BudgetObject, BudgetRecord
@@ -70,7 +70,6 @@ class Budgets:
             self._keep, interval=INTERVAL, most=MOST, most_of_one=MOST_OF_ONE, namespace_of=lambda key: key.namespace
         )
         self._running = False
-        self._cordoned: set[str] = set()
         self._covered: dict[ServiceKey, dict[str, str]] = {}
         """Pod uid -> the budget of another owner that selects the pod, "" for none; empty without such budgets."""
         self._refused: dict[str, float] = {}
@@ -99,17 +98,8 @@ class Budgets:
 
     def on_service(self, change: InstanceChanged | RuleChanged) -> None:
         """Mark the service. Without leadership nothing is marked: `run` begins with all services."""
-        if self._running and change.service is not None:
+        if self._running:
             self._outbox.mark(change.service)
-
-    def on_node(self, change: NodeChanged) -> None:
-        """Mark the services with pods on a node that was cordoned or uncordoned."""
-        cordoned = change.facts is not None and change.facts.unschedulable
-        if cordoned == (change.name in self._cordoned):
-            return
-        (self._cordoned.add if cordoned else self._cordoned.discard)(change.name)
-        for key in self._cache.services_on(change.name) if self._running else ():
-            self._outbox.mark(key)
 
     def on_budgets(self, change: BudgetsChanged) -> None:
         """Mark the services of the namespace: our budget may be missing, or another budget may select our pods."""
@@ -182,8 +172,12 @@ class Budgets:
             state = state_of(one, NEVER_SEEN, self._now(), self._policy)
             if one.group is not None and counts_as_running(one, state, service.options.counts_from):
                 pods = self._pods(one)
-                settled = not any(pod.node in self._cordoned for pod in pods)
+                settled = not any(self._is_cordoned(pod.node) for pod in pods)
                 yield Runs(one.uid, one.group, settled, all(pod.kept for pod in pods))
+
+    def _is_cordoned(self, node: str) -> bool:
+        known = self._cache.nodes.get("", node)
+        return known is not None and known.facts.unschedulable
 
     def _pods(self, instance: Instance) -> list[PodRecord]:
         pods = self._cache.pods_of(instance.uid)

@@ -33,7 +33,7 @@ class Gates:
     def __init__(self, writer: Writer, writes: ExpectedWrites, state: ClusterState) -> None:
         self._writer = writer
         self._writes = writes
-        self._instances = state.instances
+        self._state = state
         self._cache = state.cache
 
     async def release(self, key: ServiceKey, uid: str) -> None:
@@ -106,7 +106,7 @@ class Gates:
         """Create a PodGroup that is owned by the existing pods, and is deleted with the last of them."""
         first, *others = pods
         # before the pod is read: the watch may show meanwhile that all pods are gone
-        size = self._instances.of(membership.instance).expected
+        size = self._state.instance(key, membership.instance).expected
         leader_first = starts_with_leader(self._cache, membership.instance)
         pod = await self._writer.get(PODS, first.namespace, first.name)
         rest = [(other.name, other.uid) for other in others]

@@ -7,9 +7,7 @@ the cluster."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from itertools import chain
 
 import msgspec
 
@@ -21,7 +19,6 @@ from scaler.informers.changes import (
     NodeChanged,
     ObjectRefused,
     OwnConfigMapGone,
-    PodArrivedUngated,
     PodChanged,
     RuleChanged,
 )
@@ -66,6 +63,8 @@ class Cache:
         self.elastic_services = ElasticServices(self._publish)
         self.last_bind = 0.0
         """When any pod was last seen to become bound; 0.0 = never."""
+        self.arrived_ungated = 0
+        """Pods that name a rule and were seen for the first time, not in the first list, and without our gate."""
         self.owners = Owners(self._on_owner)
         self._services = Services()
         self.job_instances = JobInstances(self._services)
@@ -83,8 +82,8 @@ class Cache:
         self._knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
         self._pods_by_owner: Index[Name, str, PodRecord] = Index()
         """By the namespace and uid of their job: an owner reference is only words, and may name any uid."""
-        self._instances_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        """Node -> instances with pods on it, and how many."""
+        self._instances_by_node: Index[str, str, str] = Index()
+        """By node and the uid of a pod that is on it."""
 
     # reading
 
@@ -124,13 +123,8 @@ class Cache:
         group = self.pod_groups.get(job.namespace, job.job.pod_group)
         return group.labels if group is not None and group.owner_uid == uid else NO_LABELS
 
-    def services_on(self, node: str) -> set[ServiceKey]:
-        """The services with pods on this node."""
-        found = map(self._service_of, self._instances_by_node.get(node, ()))
-        return {key for key in found if key is not None}
-
-    def _service_of(self, uid: str) -> ServiceKey | None:
-        """None for what is no instance of ours: a training job, whose pods come and go."""
+    def service_of(self, uid: str) -> ServiceKey | None:
+        """The service of an instance; None for what is none, or no more: a training job, whose pods come and go."""
         job, membership = self.job(uid), self.pod_instances.membership.get(uid)
         if job is not None:
             return job.job.key
@@ -162,8 +156,7 @@ class Cache:
         self.watches = watches
         if makes_pods != self.makes_pods:
             self.makes_pods = makes_pods
-            for uid in sorted(self.job_instances.by_uid):
-                self.mark(uid)
+            self.mark(*sorted(self.job_instances.by_uid))
 
     def set_rules(self, knows_rule: Callable[[str, str], bool]) -> None:
         """`knows_rule(namespace, name)`: whether there is such a rule, or ever was."""
@@ -173,14 +166,16 @@ class Cache:
         """Whether a node that is not known is missing or just not shown; every instance on one is built anew."""
         if sees_nodes != self.sees_nodes:
             self.sees_nodes = sees_nodes
-            for uid in sorted(self.job_instances.by_uid.keys() | chain.from_iterable(self._instances_by_node.values())):
-                self.mark(uid)
+            on_nodes = {uid for node in self._instances_by_node for uid in self._instances_by_node.of(node).values()}
+            self.mark(*sorted(self.job_instances.by_uid.keys() | on_nodes))
 
-    def mark(self, uid: str) -> None:
-        """Something about this instance changed: whatever was made of it is made anew, and its service is looked at."""
-        key = self._service_of(uid)
-        if key is not None:
-            self._publish(InstanceChanged(uid, key))
+    def mark(self, *uids: str) -> None:
+        """Something about these instances changed: whatever was made of them is made anew, and their services are
+        looked at. What is no instance of ours is left out."""
+        for uid in uids:
+            key = self.service_of(uid)
+            if key is not None:
+                self._publish(InstanceChanged(uid, key))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
         before = self.job(old.uid) if old is not None else None
@@ -222,8 +217,7 @@ class Cache:
             if record is None:
                 continue
             self._index_pod(record, exists=record is new)
-            for uid in {record.owner_uid, self.job_instances.of_name(record)} - {""}:
-                self.mark(uid)
+            self.mark(*({record.owner_uid, self.job_instances.of_name(record)} - {""}))
         if any(record is not None and record.governed is not None for record in (old, new)):
             self._on_governed(old, new)
 
@@ -241,7 +235,7 @@ class Cache:
             self.pod_instances.ungated.pop(old.uid, None)
         if new is not None and other and governed and self.pods.version and not new.gated:
             self.pod_instances.ungated[new.uid] = new.name
-            self._publish(PodArrivedUngated(new.uid))
+            self.arrived_ungated += 1
         for instance, key in self.pod_instances.change(old, new):
             self._publish(InstanceChanged(instance, key))
         if other:
@@ -255,29 +249,23 @@ class Cache:
             return
         others = self.pod_instances.by_maker.of(said.maker)
         if any(self.pod_instances.revision_of(uid) != said.revision for uid in others):
-            for uid in sorted(others):
-                self._publish(InstanceChanged(uid, None))
+            self.mark(*sorted(others))
 
     def _on_owner(self, name: OwnerName, maker: str) -> None:
         """What says size, age or newest revision of instances has changed."""
         described = self.job_instances.by_uid if name == self._operator else self.pod_instances.by_owner.of(name)
-        for uid in sorted({*described, *(self.pod_instances.by_maker.of(maker) if maker else ())}):
-            self.mark(uid)
+        self.mark(*sorted({*described, *(self.pod_instances.by_maker.of(maker) if maker else ())}))
 
     def _index_pod(self, record: PodRecord, *, exists: bool) -> None:
-        owner = record.namespace, record.owner_uid
-        if exists and record.owner_uid:
-            self._pods_by_owner.put(owner, record.name, record)
-        elif not exists:
+        owner, instance = (record.namespace, record.owner_uid), record.owner_uid or instance_of(record)
+        if not exists:
             self._pods_by_owner.drop(owner, record.name)
-        instance = record.owner_uid or instance_of(record)
+            self._instances_by_node.drop(record.node, record.uid)
+            return
+        if record.owner_uid:
+            self._pods_by_owner.put(owner, record.name, record)
         if instance and record.node:
-            counts = self._instances_by_node[record.node]
-            counts[instance] = counts.get(instance, 0) + (1 if exists else -1)
-            if counts[instance] <= 0:
-                del counts[instance]
-            if not counts:
-                del self._instances_by_node[record.node]
+            self._instances_by_node.put(record.node, record.uid, instance)
 
     def _on_budget(self, old: BudgetRecord | None, new: BudgetRecord | None) -> None:
         if old is None or new is None or (old.uid, old.selector) != (new.uid, new.selector):
@@ -289,14 +277,13 @@ class Cache:
         for record in (old, new):
             if record is not None:
                 self._place_again(record.owner_uid)
-                for uid in {record.owner_uid, self.job_instances.of_name(record)} - {""}:
-                    self.mark(uid)
+                self.mark(*({record.owner_uid, self.job_instances.of_name(record)} - {""}))
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
         self._count_node(name)
-        if (old is not None and old.facts.ready) != (new is not None and new.facts.ready):
-            self._on_faults(name)
+        if _use_of(old) != _use_of(new):
+            self._mark_on(name)
 
     def _count_node(self, name: str) -> None:
         """A node by all that is known of it: its own words, and MindCluster's."""
@@ -311,13 +298,14 @@ class Cache:
     def _on_priority(self, old: PriorityRecord | None, new: PriorityRecord | None) -> None:
         """Rare: an administrator changed what a name is worth."""
         name = (new or old).name  # type: ignore[union-attr]  # a change has at least one side
-        for uid in sorted(uid for uid, job in self.job_instances.by_uid.items() if job.priority_class == name):
-            self.mark(uid)
+        self.mark(*sorted(uid for uid, job in self.job_instances.by_uid.items() if job.priority_class == name))
 
     def _on_faults(self, node: str) -> None:
         self._count_node(node)
-        for uid in sorted(self._instances_by_node.get(node, ())):
-            self.mark(uid)
+        self._mark_on(node)
+
+    def _mark_on(self, node: str) -> None:
+        self.mark(*sorted(set(self._instances_by_node.of(node).values())))
 
     def _on_report(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
         record = new or old
@@ -330,7 +318,7 @@ class Cache:
             return
         self.faults.apply(record.namespace, record.name, new.faults if new else None)
         if new is None and record.own:
-            self._publish(OwnConfigMapGone(record.namespace, record.own))
+            self._publish(OwnConfigMapGone(record.own))
         for key in sorted(self.services_of(record.namespace, record.name)):
             self._publish(RuleChanged(key))
         for uid in sorted(self.job_instances.mislabelled) if old is None else ():
@@ -350,6 +338,10 @@ class Cache:
 
     def _on_retries(self, changed: Collection[str]) -> None:
         """Volcano counted a retry of these jobs, or all of them anew after a restart."""
-        for uid, record in list(self.job_instances.by_uid.items()):
-            if f"{record.namespace}/{record.job.pod_group}" in changed:
-                self.mark(uid)
+        known = self.job_instances.by_uid.values()
+        self.mark(*[job.uid for job in known if f"{job.namespace}/{job.job.pod_group}" in changed])
+
+
+def _use_of(node: NodeRecord | None) -> tuple[bool, bool]:
+    """Whether it is Ready, and whether it is cordoned: what counts for the pods that are on it."""
+    return (node.facts.ready, node.facts.unschedulable) if node is not None else (False, False)

@@ -23,8 +23,7 @@ class InstanceChanged(Change, frozen=True):
     """Something that this instance is made of came, changed or went; perhaps the instance itself."""
 
     uid: str
-    service: ServiceKey | None
-    """None when its service need not be looked at for that."""
+    service: ServiceKey
 
 
 class RuleChanged(Change, frozen=True):
@@ -38,12 +37,6 @@ class PodChanged(Change, frozen=True):
 
     old: PodRecord | None
     new: PodRecord | None
-
-
-class PodArrivedUngated(Change, frozen=True):
-    """A pod that names a rule was seen for the first time, and without our gate."""
-
-    uid: str
 
 
 class NodeChanged(Change, frozen=True):
@@ -75,7 +68,6 @@ class ObjectRefused(Change, frozen=True):
 class OwnConfigMapGone(Change, frozen=True):
     """A ConfigMap that the scaler keeps is gone. `content` is what it was."""
 
-    namespace: str
     content: Object
 
 

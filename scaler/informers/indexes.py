@@ -168,9 +168,6 @@ class PodInstances:
 
     def _remove(self, record: PodRecord, membership: Membership) -> None:
         instance = membership.instance
-        known = self.pods.of(instance).get(record.name)
-        if known is None or known.uid != record.uid:
-            return
         self.pods.drop(instance, record.name)
         if not self.pods.of(instance):
             self.labels.pop(instance, None)

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scaler.informers.reflector import Reflector
+from scaler.informers.reflector import Reflector, T, Watched
 from scaler.informers.store import R
-from scaler.informers.watched import T, Watched
 from scaler.kube.api import NODES, Resource
 
 

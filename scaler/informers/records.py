@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.nodes import Taint
+from scaler.decide.nodes import Requirement, Taint, is_met
 from scaler.kube.metadata import LabelledMetadata, Metadata, Stored, shared
 from scaler.names import CLASS_NAMESPACES
 from scaler.rules.values import as_text
@@ -185,17 +185,9 @@ def selects(selector: Any, labels: Mapping[str, Any]) -> bool:
     """Whether a label selector of policy/v1 chooses what has these labels: an empty one all, none at all nothing."""
     if not isinstance(selector, dict):
         return False
-    wanted = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
-    return wanted and all(_holds(one, labels) for one in selector.get("matchExpressions") or ())
-
-
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    key, values = expression["key"], expression.get("values") or ()
-    return bool(
-        {
-            "In": labels.get(key) in values,
-            "NotIn": labels.get(key) not in values,
-            "Exists": key in labels,
-            "DoesNotExist": key not in labels,
-        }.get(expression["operator"], True)
+    if not all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(
+        is_met(Requirement(one["key"], one["operator"], tuple(one.get("values") or ())), labels)
+        for one in selector.get("matchExpressions") or ()
     )

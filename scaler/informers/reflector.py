@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
 import structlog
 
 from scaler.clock import Slices
 from scaler.informers.definitions import definition_changed
-from scaler.informers.store import Name, R
-from scaler.informers.watched import Watched
-from scaler.kube.api import EventType, Page, Refused, WatchEvent
+from scaler.informers.refusals import Refusals
+from scaler.informers.store import Name, R, Store
+from scaler.kube.api import EventType, KubeApi, Page, Refused, Resource, WatchEvent
 from scaler.kube.errors import ExpiredError, ForbiddenError, KubeError, NotFoundError, UnknownOutcomeError
 from scaler.kube.metadata import version_of
 from scaler.kube.wire import in_words
 
 T = TypeVar("T")
 
+SILENCE = 90.0
+"""Seconds without an event or bookmark after which everything is listed anew: bookmarks come every 60 s."""
 PAGE_SIZE = 500
 WATCH_SECONDS = (300, 600)
 """The server ends a watch after a random time within these bounds, so that reconnects do not come in herds."""
@@ -49,6 +54,50 @@ EVENTS_PER_TURN = 256
 _log = structlog.get_logger(__name__)
 
 
+class History:
+    """Whether resourceVersions still mean what they meant: after a restore from a backup they are given a second time.
+
+    Shared by the informers of one cluster. One of them notices that the cluster went back; then what the others know
+    means nothing any more either, also where versions have caught up by then."""
+
+    def __init__(self) -> None:
+        self.restores = 0
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have it called at each restore."""
+        self._listeners.append(listener)
+
+    def restored(self) -> None:
+        """An informer is sure of it."""
+        self.restores += 1
+        for listener in self._listeners:
+            listener()
+
+
+@dataclass(eq=False, repr=False)
+class Watched(Generic[T, R]):
+    """`store` gets what `record` makes of each object of `resource`; None leaves the object out.
+
+    `decode` is a type with `metadata`. `may_be_forbidden`: nothing is missing without the right to it."""
+
+    api: KubeApi
+    resource: Resource
+    store: Store[R]
+    _: KW_ONLY
+    record: Callable[[T], R | None]
+    decode: type[T]
+    rng: random.Random
+    label_selector: str = ""
+    refusals: Refusals = field(default_factory=lambda: Refusals(lambda _: None, lambda: 0.0))
+    may_be_forbidden: bool = False
+    silence: float = SILENCE
+    history: History = field(default_factory=History)
+    counts: Counter[str] = field(default_factory=Counter, init=False)
+    """`lists` (of everything of a namespace, the first included), `watches` (that were opened), `events` (that brought
+    something new, bookmarks included), `refused` (objects that could not be read, each version counted by itself)."""
+
+
 class Reflector(Generic[T, R]):
     """One scope of what is watched: a single list and watch. `settled` is called after each list, and when there is
     nothing to be had."""
@@ -60,11 +109,8 @@ class Reflector(Generic[T, R]):
         self._watched = watched
         self._scope = scope
         self._settled = settled
-        self._api = watched.api
         self._resource = watched.resource
         self._store = watched.store
-        self._refusals = watched.refusals
-        self._rng = watched.rng
         self._where = {"resource": self._resource.full_name, "namespace": scope}
         self._must_list = True
         self._must_check = False
@@ -100,8 +146,8 @@ class Reflector(Generic[T, R]):
                 error = caught
             delay = self._delay(error, loop.time() - started)
             if isinstance(error, NotFoundError):
-                seconds = self._rng.randint(*WATCH_SECONDS)
-                if await definition_changed(self._api, self._resource, seconds, self._lack):
+                seconds = self._watched.rng.randint(*WATCH_SECONDS)
+                if await definition_changed(self._watched.api, self._resource, seconds, self._lack):
                     delay = self._backoff = FIRST_BACKOFF  # it takes a moment until a new kind is served
             await asyncio.sleep(delay)
 
@@ -153,7 +199,7 @@ class Reflector(Generic[T, R]):
                 break
             await asyncio.sleep(0)
         self._store.retain(self._scope, names | unread)
-        self._refusals.retain(self._resource, self._scope, unread)
+        self._watched.refusals.retain(self._resource, self._scope, unread)
         self._store.advance(self._scope, version_of(page.resource_version))
         if known is not None and known != self._store.versions(self._scope):
             _log.warning("a watch said nothing of changes", **self._where)
@@ -165,7 +211,7 @@ class Reflector(Generic[T, R]):
         self._restores, self._must_list = restores, restores != self._watched.history.restores
 
     async def _page(self, limit: int, token: str = "") -> Page[T]:
-        return await self._api.list(
+        return await self._watched.api.list(
             self._resource,
             self._scope,
             label_selector=self._watched.label_selector,
@@ -221,9 +267,9 @@ class Reflector(Generic[T, R]):
         """Take in events until the server ends the watch, or is silent."""
         self._watched.counts["watches"] += 1
         self._must_check = True  # unless it lives its whole time
-        seconds, silence = self._rng.randint(*WATCH_SECONDS), self._watched.silence
+        seconds, silence = self._watched.rng.randint(*WATCH_SECONDS), self._watched.silence
         opened = asyncio.get_running_loop().time()
-        stream = self._api.watch(
+        stream = self._watched.api.watch(
             self._resource,
             self._scope,
             resource_version=str(self._store.seen(self._scope)),
@@ -278,7 +324,7 @@ class Reflector(Generic[T, R]):
                 self._drop(namespace, name, uid)
                 return (namespace, name), None
             self._store.apply(record)
-            self._refusals.clear(self._resource, namespace, name)
+            self._watched.refusals.clear(self._resource, namespace, name)
         except Exception as error:
             refused = Refused(in_words(error), namespace, name, uid, labels=getattr(item.metadata, "labels", {}))
             self._refuse(refused, traceback.format_exc(-3))
@@ -287,18 +333,18 @@ class Reflector(Generic[T, R]):
 
     def _refuse(self, refused: Refused, traceback: str = "") -> None:
         self._watched.counts["refused"] += 1
-        self._refusals.note(self._resource, refused, traceback)
+        self._watched.refusals.note(self._resource, refused, traceback)
 
     def _drop(self, namespace: str, name: str, uid: str) -> None:
         self._store.remove(namespace, name, uid)
-        self._refusals.clear(self._resource, namespace, name)
+        self._watched.refusals.clear(self._resource, namespace, name)
 
     def _delay(self, error: KubeError | None, lived: float) -> float:
         """Seconds until the next attempt. Also keeps the books: what is wrong, whether to list again."""
         if self._progress and lived >= PROGRESS_AFTER:
             self._backoff = FIRST_BACKOFF
             self._expirations = 0
-        backoff = min(self._backoff * self._rng.uniform(1.0, 2.0), LAST_BACKOFF)
+        backoff = min(self._backoff * self._watched.rng.uniform(1.0, 2.0), LAST_BACKOFF)
         self._backoff = min(self._backoff * 2, LAST_BACKOFF)
         if error is None:
             return 0.0 if lived >= HEALTHY_AFTER else backoff
@@ -309,7 +355,7 @@ class Reflector(Generic[T, R]):
             if self._expirations == 1:
                 self._backoff = FIRST_BACKOFF
                 return 0.0
-        return max(backoff, (error.retry_after or 0.0) * self._rng.uniform(1.0, JITTER))
+        return max(backoff, (error.retry_after or 0.0) * self._watched.rng.uniform(1.0, JITTER))
 
     def _complain(self, error: KubeError, lived: float) -> None:
         where = f" in {self._scope}" if self._scope else ""
@@ -329,7 +375,7 @@ class Reflector(Generic[T, R]):
         of which a watch that is cut at that moment says nothing; what else is known goes stale."""
         if gone and self._watched.may_be_forbidden:
             self._store.retain(self._scope, ())
-            self._refusals.retain(self._resource, self._scope, set())
+            self._watched.refusals.retain(self._resource, self._scope, set())
         if not self._store.holds(self._scope):
             self.absent = True
             self._settled()

@@ -16,8 +16,8 @@ from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, confi
 from scaler.informers.elastic_services import ElasticServiceObject, elastic_service_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.informers.informer import Informer
+from scaler.informers.reflector import SILENCE, History
 from scaler.informers.store import Store
-from scaler.informers.watched import SILENCE, History
 from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Resource
 from scaler.names import RULE_LABEL

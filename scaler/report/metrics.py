@@ -20,7 +20,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from scaler import __version__
 from scaler.decide import world
 from scaler.decide.world import NOBODY, Evict, Plan, Revoke, Service, ServiceKey
-from scaler.informers.changes import PodArrivedUngated
 from scaler.informers.informer import Informer
 from scaler.kube.api import Resource
 from scaler.report.service_metrics import ServiceSeries
@@ -111,7 +110,7 @@ class Metrics:
             "scaler_webhook_certificate_expires_timestamp_seconds", "When the certificate that is shown ends."
         )
         self.gate_ways = gauge("scaler_gate_way", "1 where this way of holding pods is set up.", ["way"])
-        self._arrived_ungated = counter(
+        self.arrived_ungated = followed(
             "scaler_pods_arrived_ungated", "Pods that name a rule and arrived without our gate."
         )
         self.turned_away = counter(
@@ -192,10 +191,6 @@ class Metrics:
         self.passes.inc()
         self._plan_seconds.observe(plan_seconds)
         self._pass_seconds.observe(pass_seconds)
-
-    def on_pod_ungated(self, _change: PodArrivedUngated) -> None:
-        """Count a pod that names a rule and arrived without our gate."""
-        self._arrived_ungated.inc()
 
     def render(self) -> bytes:
         """The exposition text, format 0.0.4."""

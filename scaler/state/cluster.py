@@ -19,7 +19,8 @@ from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex
-from scaler.state.instances import Instances
+from scaler.state.instances import in_our_time, of_pods
+from scaler.state.jobs import of_job
 from scaler.state.last_valid import LastValid, Name, decode, is_left_over, place_of, rule_of
 from scaler.state.pods import COUNTS_ON
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
@@ -39,15 +40,17 @@ class ClusterState:
         self.capacity = CapacityIndex(now)
         """What is free on the nodes."""
         self.tables = Tables(cache)
-        self.instances = Instances(cache, self.tables)
         self.rules = RulesInForce(cache.config_maps.get, self._stored_rule)
         cache.set_rules(self._knows_rule)
+        self._instances: dict[str, Instance] = {}
+        """By uid, each built once per change of anything it depends on."""
+        self._skew = Skew()
 
     def service(self, key: ServiceKey) -> Service:
         """One service as of the cache's present contents."""
         rule = self.rule(key)
         unread = self.cache.refusals.of_rule(key.namespace, key.rule)
-        found = self.instances.of_service(key)
+        found = tuple([self._instance(uid) for uid in self.cache.instance_uids(key)])
         groups = rule.rule.groups if rule.rule is not None else ()
         if not all(one.group in groups for one in found):
             found = tuple([self._as_labelled(key, one, groups) for one in found])
@@ -57,7 +60,19 @@ class ClusterState:
     def instance(self, key: ServiceKey, uid: str) -> Instance:
         """One instance of it, which exists, as of the cache's present contents."""
         rule = self.rule(key).rule
-        return self._as_labelled(key, self.instances.of(uid), rule.groups if rule is not None else ())
+        return self._as_labelled(key, self._instance(uid), rule.groups if rule is not None else ())
+
+    def _instance(self, uid: str) -> Instance:
+        known = self._instances.get(uid)
+        if known is None:
+            record, membership = self.cache.job(uid), self.cache.pod_instances.membership.get(uid)
+            if record is not None:
+                known = of_job(self.cache, self.tables, record)
+            else:
+                assert membership is not None, uid  # noqa: S101 - the cache gives uids of what it has
+                known = of_pods(self.cache, membership)
+            self._instances[uid] = known = in_our_time(known, self._skew) if self._skew != Skew() else known
+        return known
 
     def _as_labelled(self, key: ServiceKey, instance: Instance, groups: Sequence[str]) -> Instance:
         """One that has released pods and whose labels name a rule or group that there is not: in the group in which it
@@ -78,10 +93,6 @@ class ClusterState:
         """The rule that this service is decided by; an empty one where it names none."""
         return self.rules.in_force(key.namespace, key.rule) if key.rule else RuleInForce()
 
-    def exists(self, instance: Instance) -> bool:
-        """Whether there is still a job, or a pod, of this instance."""
-        return self.cache.job(instance.uid) is not None or instance.uid in self.cache.pod_instances.membership
-
     def orphaned_rules(self) -> list[Name]:
         """Rules of which we keep the last valid document although no job names them any more."""
         kept = {rule_of(record.own) for record in self.cache.config_maps.values() if record.own}
@@ -99,8 +110,13 @@ class ClusterState:
 
     def adjust(self, skew: Skew) -> None:
         """Times in objects mean other moments from now on: everything that was made of them is made anew."""
-        self.instances.forget_all(skew)
+        self._skew = skew
+        self.forget_instances()
         self.capacity.adjust(skew)
+
+    def forget_instances(self) -> None:
+        """Build every instance anew from the records."""
+        self._instances.clear()
 
     # following changes
 
@@ -116,7 +132,7 @@ class ClusterState:
 
     def on_instance(self, change: InstanceChanged) -> None:
         """Forget what was made of the instance."""
-        self.instances.forget(change.uid)
+        self._instances.pop(change.uid, None)
         self.tables.forget(change.uid)
 
     def _knows_rule(self, namespace: str, rule: str) -> bool:

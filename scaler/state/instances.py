@@ -1,6 +1,6 @@
-"""From records in the cache to instances. The only place where pods become counts. Decides nothing.
+"""From records in the cache to an instance that only pods name (informers/indexes.py). Decides nothing.
 
-An instance is either a job, which exists without pods (jobs.py), or only pods name it (informers/indexes.py)."""
+What is a job is an instance without pods, too (jobs.py)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from scaler.clock import Skew
-from scaler.decide.world import Instance, ServiceKey, Warning
+from scaler.decide.world import Instance, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.pods import PodRecord
-from scaler.ranktables.tables import Tables
-from scaler.state.jobs import of_job
 from scaler.state.pods import (
     ENDED,
     counts_of,
@@ -33,43 +31,7 @@ VOLCANOS_OWN = "podgroup-"
 """How the names of PodGroups begin that Volcano makes for pods without one."""
 
 
-class Instances:
-    """Every instance, built once per change of anything it depends on. `forget` what has changed."""
-
-    def __init__(self, cache: Cache, tables: Tables) -> None:
-        self._cache = cache
-        self._tables = tables
-        self._known: dict[str, Instance] = {}
-        self._skew = Skew()
-
-    def of_service(self, key: ServiceKey) -> tuple[Instance, ...]:
-        """Every instance of a service, in a fixed order."""
-        return tuple(self.of(uid) for uid in self._cache.instance_uids(key))
-
-    def of(self, uid: str) -> Instance:
-        """The instance with this uid, which exists."""
-        known = self._known.get(uid)
-        if known is None:
-            record, membership = self._cache.job(uid), self._cache.pod_instances.membership.get(uid)
-            if record is not None:
-                known = of_job(self._cache, self._tables, record)
-            else:
-                assert membership is not None, uid  # noqa: S101 - the cache gives uids of what it has
-                known = _of_pods(self._cache, membership)
-            self._known[uid] = known = _in_our_time(known, self._skew) if self._skew != Skew() else known
-        return known
-
-    def forget(self, uid: str) -> None:
-        """Something that this instance is made of has changed."""
-        self._known.pop(uid, None)
-
-    def forget_all(self, skew: Skew | None = None) -> None:
-        """Build every instance anew from the records, from now on with this skew if one is given."""
-        self._skew = skew or self._skew
-        self._known.clear()
-
-
-def _in_our_time(instance: Instance, skew: Skew) -> Instance:
+def in_our_time(instance: Instance, skew: Skew) -> Instance:
     """Its times, which come from the API server, in the time that decisions are made in. A job must not be ended or
     deleted too soon; all other waits, of seconds, must not last for hours."""
     life, policy = instance.life, instance.life.policy
@@ -83,10 +45,7 @@ def _in_our_time(instance: Instance, skew: Skew) -> Instance:
     )
 
 
-# instances that only pods name
-
-
-def _of_pods(cache: Cache, membership: Membership) -> Instance:
+def of_pods(cache: Cache, membership: Membership) -> Instance:
     pods = sorted(cache.pod_instances.pods.of(membership.instance).values(), key=lambda pod: pod.name)
     present = present_of(pods)
     faulty = faulty_of(cache, pods)

@@ -162,9 +162,10 @@ class WorldBuilder:
 
     def _look_again(self, assumed: _Assumed) -> None:
         """Pods of it may have come, gone or been bound since: room is counted with them, so the service must be too."""
-        key, state = assumed.seen.key, self._state
-        known = tuple(state.instance(key, one.uid) if state.exists(one) else one for one in assumed.seen.instances)
-        if known != assumed.seen.instances:
+        key, before = assumed.seen.key, assumed.seen.instances
+        there = {one.uid for one in before if self._cache.service_of(one.uid) is not None}
+        known = tuple(self._state.instance(key, one.uid) if one.uid in there else one for one in before)
+        if known != before:
             assumed.seen = replace(assumed.seen, instances=known)
             self._put(self._foreseen(assumed))
 

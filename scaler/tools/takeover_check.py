@@ -190,7 +190,7 @@ def _job(
     state: ClusterState, record: JobRecord, verdict: Verdict, actions: list[Action], there: tuple[Found, str]
 ) -> JobReport:
     found, clusterd = there
-    instance = state.instances.of(record.uid)
+    instance = state.instance(record.job.key, record.uid)
     ours = record.kind == ASCEND_JOBS.kind  # Volcano makes the pods of its own jobs, before and after
     remarks = (
         [*foresee(record.job, found, verdict, actions), *compare(record.job, record.object, found, clusterd)]

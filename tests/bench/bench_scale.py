@@ -60,8 +60,7 @@ class Cluster:
         self.version = 0
 
     def note(self, change: InstanceChanged) -> None:
-        if change.service is not None:
-            self.dirty.add(change.service)
+        self.dirty.add(change.service)
 
     def see(self, store: Any, record: Any) -> None:
         store.apply(record)

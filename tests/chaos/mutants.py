@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant("the release before is thought to say how many are wanted", service_events, 'before.get("wanted", "all")',
            'before["wanted"]', "upgrade"),
     Mutant("rechecks never come", controller, "if moment:", "if False:", "broken for good"),
-    Mutant("nodes that change are not looked at", cache, "sorted(self._instances_by_node.get(node, ()))", "()",
+    Mutant("nodes that change are not looked at", cache, "sorted(set(self._instances_by_node.of(node).values()))", "()",
            "node lost"),
     Mutant("what waits counts as running", state, "if state is State.RUNNING:\n        return counts_from",
            "if state in (State.RUNNING, State.ADMITTED):\n        return counts_from", "start"),

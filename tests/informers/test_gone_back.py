@@ -11,9 +11,8 @@ from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.informers.informer import Informer
-from scaler.informers.reflector import OUTAGE, RESTORED_AFTER
+from scaler.informers.reflector import OUTAGE, RESTORED_AFTER, SILENCE, History
 from scaler.informers.store import Store
-from scaler.informers.watched import SILENCE, History
 from scaler.kube.api import CUSTOM_RESOURCE_DEFINITIONS, LEADER_WORKER_SETS, POD_GROUPS, Page
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError, status_error
 from scaler.sim.apiserver.client import Interceptor, Request

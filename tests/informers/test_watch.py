@@ -10,10 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.informers.informer import Informer
-from scaler.informers.reflector import JITTER
+from scaler.informers.reflector import JITTER, History
 from scaler.informers.refusals import MOST, Refusals
 from scaler.informers.store import Store
-from scaler.informers.watched import History
 from scaler.kube.api import PODS, EventType, Page, Refused, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
 from scaler.names import RULE_LABEL

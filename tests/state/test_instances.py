@@ -11,7 +11,7 @@ from scaler.clock import seconds_of
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers import pods
 from scaler.informers.cache import Cache
-from scaler.informers.changes import Changes, InstanceChanged, PodArrivedUngated, PodChanged, RuleChanged
+from scaler.informers.changes import Changes, InstanceChanged, PodChanged, RuleChanged
 from scaler.informers.jobs import read_job_record
 from scaler.informers.records import NodeFacts, NodeRecord
 from scaler.names import DELETION_COST, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
@@ -38,8 +38,7 @@ class Seen:
         self._version = 0
 
     def _on_service(self, change: InstanceChanged | RuleChanged) -> None:
-        if change.service is not None:
-            self.dirty.append(change.service)
+        self.dirty.append(change.service)
 
     def version(self) -> str:
         self._version += 1
@@ -103,13 +102,13 @@ def test_pods_are_counted_by_what_they_do(seen: Seen) -> None:
 
 
 def test_a_pod_that_follows_another_of_its_name_arrives_like_any_other(seen: Seen) -> None:
-    arrived: list[str] = []
-    seen.changes.subscribe(PodArrivedUngated, lambda change: arrived.append(change.uid))
+    arrived: list[int] = []
     seen.cache.pods.add_scope(None)
     seen.cache.pods.advance(None, 1)
     for uid in ("first", "second", "second"):
         seen.pod("p0-master-0", more={"uid": uid, "labels": {RULE_LABEL: "rule"}})
-    assert arrived == ["first", "second"]
+        arrived.append(seen.cache.arrived_ungated)
+    assert arrived == [1, 2, 2]
     assert seen.cache.pod_instances.ungated == {"second": "p0-master-0"}
     seen.pod("p0-master-0", more={"uid": "second"})
     assert seen.cache.pod_instances.ungated == {}

@@ -140,8 +140,7 @@ class Cluster:
             store.listen(self._on_object)
 
     def _on_service(self, change: InstanceChanged | RuleChanged | ElasticServiceChanged) -> None:
-        if change.service is not None:
-            self._dirty.add(change.service)
+        self._dirty.add(change.service)
 
     def _on_written(self, name: tuple[str, str] | None) -> None:
         """Take over the number of wanted instances: decisions made here depend on it, too."""
