@@ -13,7 +13,6 @@ from typing import Any, cast
 import pytest
 
 from scaler.execute.recreation import MOST, RecreationGuard
-from scaler.informers.jobs import JobLookup
 from scaler.kube.api import ASCEND_JOBS, EVENTS, POD_GROUPS, PODS, SERVICES
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.sim.actors.collector import GarbageCollector
@@ -174,7 +173,7 @@ def test_what_is_found_where_it_was_to_be_made_is_not_taken_for_deleted(uids: st
     """A restored cluster shows less for a while than what is there."""
 
     async def story() -> str:
-        guard = RecreationGuard(cast("JobLookup", None))  # asked of nothing here
+        guard = RecreationGuard(cast("Any", None))  # asked of nothing here
         for number, uid in enumerate(uids.split() * MOST):
             guard.made("p0", [("Service p0-master-0", uid if uid == "same" else f"{uid}-{number}")])
         return guard.in_vain("p0")

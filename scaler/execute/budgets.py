@@ -149,7 +149,7 @@ class Budgets:
     async def _covered_of(self, key: ServiceKey, pods: list[PodRecord]) -> dict[str, str]:
         """The budgets of others that select these pods: Kubernetes never evicts a pod under two budgets. The cache has
         no labels of pods, so each pod is read from the API server, once."""
-        others = [found for found in self._cache.budgets.within(key.namespace) if found.name != self._name]
+        others = [found for found in self._cache.budgets.values(key.namespace) if found.name != self._name]
         if not others:
             self._covered.pop(key, None)
             return {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import assert_never
 
 import msgspec
@@ -19,7 +20,7 @@ from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Re
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
 from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered
-from scaler.informers.jobs import JobLookup, JobRecord
+from scaler.informers.jobs import JobRecord, is_as_known
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import OwnedRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
@@ -57,8 +58,8 @@ class Executor:
         self._cache = cache = state.cache
         self._writes = writes = ExpectedWrites(writer, cache, expectations)
         self._gates = Gates(writer, writes, state)
-        self._lookup = JobLookup(cache.jobs, writer.find)
-        self._guard = RecreationGuard(self._lookup)
+        self._is_as_known = partial(is_as_known, writer.find, cache.jobs)
+        self._guard = RecreationGuard(self._is_as_known)
         self._writer = writer
         self._clusterd = clusterd
         self._clock = clock
@@ -256,7 +257,7 @@ class Executor:
     async def _remove(self, key: ServiceKey, record: JobRecord, step: Remove) -> None:
         """Delete one pod after the other: lowered replicas lose their highest indices first. Running pods may end by
         it, so nothing is deleted where a watch is behind."""
-        if not await self._lookup.is_as_known(record):
+        if not await self._is_as_known(record):
             return
         owned = self._cache.pods_of(record.uid)
         for pod in [owned[name] for name in step.pods if name in owned]:
@@ -268,7 +269,7 @@ class Executor:
     async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
         """Update the PodGroup: Volcano reads the size of a gang only there; its other fields stay. Checks as
         `_remove`."""
-        if not await self._lookup.is_as_known(record):
+        if not await self._is_as_known(record):
             return
         group = self._own_pod_group(record)
         if group is None:

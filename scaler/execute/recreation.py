@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from scaler.informers.jobs import JobLookup, JobRecord
+from scaler.informers.jobs import JobRecord
 
 LATELY = 60.0
 """Seconds for which an object counts as made recently. A cycle of making and deleting that is slower is no burden."""
@@ -30,10 +30,10 @@ class _Made(msgspec.Struct):
 
 
 class RecreationGuard:
-    """Remembers the recent objects, by the uid of the instance."""
+    """Remembers the recent objects, by the uid of the instance. `look_up` tells whether a job is as it is known."""
 
-    def __init__(self, lookup: JobLookup) -> None:
-        self._lookup = lookup
+    def __init__(self, look_up: Callable[[JobRecord], Awaitable[bool]]) -> None:
+        self._look_up = look_up
         self._made: dict[str, _Made] = {}
         """By uid; the instance with the newest object is last."""
 
@@ -60,7 +60,7 @@ class RecreationGuard:
         made = self._made.get(record.uid)
         if made is None or made.last < asyncio.get_running_loop().time() - LATELY:
             return True
-        return await self._lookup.is_as_known(record)
+        return await self._look_up(record)
 
     def in_vain(self, uid: str) -> str:
         """A sentence about an object that another client deletes as often as it is made; "" when there is none."""

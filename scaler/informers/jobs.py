@@ -185,22 +185,15 @@ Find = Callable[[Resource, str | None, str], Awaitable[Page[Object]]]
 resource that is not served for a moment."""
 
 
-class JobLookup:
-    """One job looked up by name, past a watch that may be far behind. The cache has what is found at once. Raises
-    errors of the seam, as `find` does."""
-
-    def __init__(self, jobs: Store[JobRecord], find: Find) -> None:
-        self._jobs = jobs
-        self._find = find
-
-    async def is_as_known(self, record: JobRecord) -> bool:
-        """False when the job is another one by now, or gone; the cache knows it then, too."""
-        namespace, name = record.namespace, record.name
-        page = await self._find(ASCEND_JOBS, namespace, name)
-        found = [known for known in map(read_job_record, page.items) if known is not None]
-        for known in found:
-            self._jobs.apply(known)
-        if not found:
-            self._jobs.absent(namespace, name, version_of(page.resource_version))
-        now = self._jobs.get(namespace, name)
-        return now is not None and now.uid == record.uid and now.job == record.job
+async def is_as_known(find: Find, jobs: Store[JobRecord], record: JobRecord) -> bool:
+    """Look the job up by name, past a watch that may be far behind: False when it is another one by now, or gone. The
+    cache has what is found at once. Raises errors of the seam, as `find` does."""
+    namespace, name = record.namespace, record.name
+    page = await find(ASCEND_JOBS, namespace, name)
+    found = [known for known in map(read_job_record, page.items) if known is not None]
+    for known in found:
+        jobs.apply(known)
+    if not found:
+        jobs.absent(namespace, name, version_of(page.resource_version))
+    now = jobs.get(namespace, name)
+    return now is not None and now.uid == record.uid and now.job == record.job

@@ -48,8 +48,6 @@ up, a cluster that was restored from a backup does not."""
 OUTAGE = 3.0
 """Seconds without an answer in which a cluster may have been restored: etcd is not stopped and
 restored, and started again with the API server, in less."""
-EVENTS_PER_TURN = 256
-"""Buffered events are taken in without suspending; after so many the loop gets a turn."""
 
 _log = structlog.get_logger(__name__)
 
@@ -279,16 +277,13 @@ class Reflector(Generic[T, R]):
         )
         try:
             async with aclosing(stream), asyncio.timeout_at(opened + silence) as limit:
-                self._limit, taken, due, slices = limit, 0, opened + silence, Slices()
+                self._limit, due, slices = limit, opened + silence, Slices()
                 async for event in stream:
                     self._take(event)
                     await slices.end()
                     if self.heard + silence > due + silence / 8:  # not at every event, of which there may be thousands
                         due = self.heard + silence
                         limit.reschedule(due)
-                    taken += 1
-                    if taken % EVENTS_PER_TURN == 0:
-                        await asyncio.sleep(0)
         except TimeoutError:
             self._must_list = self._was_quiet = True  # some API servers say nothing as long as nothing happens
             if self._older_since < math.inf:

@@ -5,7 +5,7 @@ Informers feed it, everything else only reads. It never goes back in time and ne
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -22,7 +22,6 @@ class Store(Generic[R]):
     """Records by namespace and name.
 
     `on_change(old, new)` is called synchronously for every effective change; None stands for "does not exist".
-    `listeners` are called as `listener(name)` after a change, and as `listener(None)` after `version` has grown.
     `version` is the resourceVersion up to which everything has been seen; of several scopes, the one furthest
     behind."""
 
@@ -48,21 +47,15 @@ class Store(Generic[R]):
     def get(self, namespace: str, name: str) -> R | None:
         return self._records[namespace].get(name) if namespace in self._records else None
 
-    def within(self, namespace: str) -> Iterable[R]:
-        """The records of one namespace, as they are now."""
-        return self._records[namespace].values() if namespace in self._records else ()
-
-    def values(self) -> Iterator[R]:
-        """All records, as they are now: take a copy before anything awaits."""
-        return chain.from_iterable(records.values() for records in self._records.values())
+    def values(self, scope: str | None = None) -> Iterator[R]:
+        """The records of one namespace (None = all), as they are now: take a copy before anything awaits."""
+        if scope is None:
+            return chain.from_iterable(records.values() for records in self._records.values())
+        return iter(self._records.get(scope, {}).values())
 
     def versions(self, scope: str | None) -> dict[Name, str]:
         """The resourceVersion of every record of this scope."""
-        return {
-            (found.namespace, found.name): found.resource_version
-            for found in self.values()
-            if scope in (None, found.namespace)
-        }
+        return {(found.namespace, found.name): found.resource_version for found in self.values(scope)}
 
     def add_scope(self, namespace: str | None) -> None:
         """Announce an informer for `namespace` (None = all): until it has listed, `version` stays 0."""
@@ -121,7 +114,7 @@ class Store(Generic[R]):
 
     def retain(self, scope: str | None, names: Collection[Name]) -> None:
         """A complete list of `scope` held just `names`: whatever else is known there has gone unseen."""
-        gone = [record for record in self._of(scope) if (record.namespace, record.name) not in names]
+        gone = [record for record in self.values(scope) if (record.namespace, record.name) not in names]
         for record in gone:
             self.remove(record.namespace, record.name, record.uid)
 
@@ -131,7 +124,7 @@ class Store(Generic[R]):
         self._seen[scope] = 0
         self.version = 0
         self._absent = {}
-        self._rewound.update((record.namespace, record.name) for record in self._of(scope))
+        self._rewound.update((record.namespace, record.name) for record in self.values(scope))
 
     def advance(self, scope: str | None, version: int) -> None:
         """Everything of `scope` up to `version` has been taken in."""
@@ -145,9 +138,6 @@ class Store(Generic[R]):
                 self._absent = {name: until for name, until in self._absent.items() if until > lowest}
             for listener in self._listeners:
                 listener(None)
-
-    def _of(self, scope: str | None) -> Iterator[R]:
-        return self.values() if scope is None else iter(self._records.get(scope, {}).values())
 
     def _changed(self, name: Name, old: R | None, new: R | None) -> None:
         self._on_change(old, new)

@@ -41,7 +41,7 @@ class ClusterState:
         """What is free on the nodes."""
         self.tables = Tables(cache)
         self.rules = RulesInForce(cache.config_maps.get, self._stored_rule)
-        cache.set_rules(self._knows_rule)
+        cache.set_rules(self.rules.knows)
         self._instances: dict[str, Instance] = {}
         """By uid, each built once per change of anything it depends on."""
         self._skew = Skew()
@@ -134,10 +134,6 @@ class ClusterState:
         """Forget what was made of the instance."""
         self._instances.pop(change.uid, None)
         self.tables.forget(change.uid)
-
-    def _knows_rule(self, namespace: str, rule: str) -> bool:
-        found = self.cache.config_maps.get(namespace, rule) is not None
-        return found or self.rules.was_seen(namespace, rule) or self._stored_rule(namespace, rule) is not None
 
     def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
         name = Name(namespace, rule)

@@ -70,10 +70,11 @@ class RulesInForce:
             _log.warning("the last valid rule is of a later release", **words, known=KNOWN_FORMAT, so=so)
         return stored if stored is not None and _reread(stored).rule is not None else None
 
-    def was_seen(self, namespace: str, name: str) -> bool:
-        """Whether this process has seen a valid one."""
+    def knows(self, namespace: str, name: str) -> bool:
+        """Whether there is such a ConfigMap, or a valid one was ever seen."""
         known = self._known.get((namespace, name))
-        return known is not None and known[1].rule is not None
+        seen = known is not None and known[1].rule is not None
+        return seen or self._config_map(namespace, name) is not None or self._stored(namespace, name) is not None
 
     def forget(self, namespace: str, name: str) -> None:
         """No job names the rule any more."""
