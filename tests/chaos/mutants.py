@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant("leads for ever", election, "return self._deadline", "return math.inf", "stopped process"),
     Mutant("takes the Lease without waiting", election, "return self._state_since + max",
            "return self._state_since + 0 * max", "lease held"),
-    Mutant("a failed report is not tried again", outbox, "if pause or again:", "if again:", "report failed"),
+    Mutant("a failed report is not tried again", outbox, "if pause:", "if False:", "report failed"),
     Mutant("an unknown outcome counts as refused", executor, "if refusal is None:",
            "refusal = refusal or errors[0]\n        if refusal is None:", "request lost"),
     Mutant("the API server's clock is not heard", clock, "now = self.now()", "return\n        now = self.now()",
