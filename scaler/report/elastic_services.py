@@ -32,7 +32,6 @@ from scaler.report.service_reports import ServiceReport, Subject
 from scaler.report.service_status import status_of, without_jobs
 
 _log = structlog.get_logger("report")
-_KIND = {"apiVersion": ELASTIC_SERVICES.api_version, "kind": ELASTIC_SERVICES.kind}
 _NEW = ("selector", "wanted")
 _UNDECLARED = "field not declared in schema"
 
@@ -158,12 +157,12 @@ class StatusWriter:
 
     async def _apply(self, key: ServiceKey, name: str, status: Object) -> None:
         """Apply the status, without the fields that an older definition lacks: it would refuse the whole status."""
-        body = {**_KIND, "metadata": {"name": name}, "status": status}
+        metadata = {"name": name}
         apply = partial(
             self._writer.patch, ELASTIC_SERVICES, key.namespace, name, patch_type=PatchType.APPLY, subresource="status"
         )
         try:
-            await apply(body)
+            await apply(ELASTIC_SERVICES.object(metadata, status=status))
         except KubeError as error:
             if _UNDECLARED not in str(error):
                 raise
@@ -171,7 +170,7 @@ class StatusWriter:
                 _log.warning("the definition of ElasticService is old", apply="manifests/base/elasticservices.yaml")
             self._is_old = True
             older = {field: value for field, value in status.items() if field not in _NEW}
-            await apply({**body, "status": older})
+            await apply(ELASTIC_SERVICES.object(metadata, status=older))
 
     async def _found(self, key: ServiceKey, record: ElasticServiceRecord | None) -> Object:
         """The object about the service, made by a user or by the scaler; created if there is none. AlreadyExistsError
@@ -182,7 +181,7 @@ class StatusWriter:
                 return there
         for name in names_of(key):
             metadata = {"namespace": key.namespace, "name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}
-            body = {**_KIND, "metadata": metadata, "spec": {"rule": key.rule, "jobID": key.job_id}}
+            body = ELASTIC_SERVICES.object(metadata, spec={"rule": key.rule, "jobID": key.job_id})
             try:
                 return await self._writer.create(ELASTIC_SERVICES, key.namespace, body)
             except AlreadyExistsError as error:

@@ -50,21 +50,19 @@ def event_object(event: Event, now: float) -> Object:
     involved = {
         "apiVersion": resource.api_version, "kind": resource.kind, "namespace": namespace, "name": name, "uid": uid,
     }  # fmt: skip
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"namespace": namespace, "name": event.event_name},
-        "involvedObject": {key: value for key, value in involved.items() if value},
-        "reason": event.reason,
-        "message": event.message[:_MAX_MESSAGE],
-        "type": "Warning" if event.warning else "Normal",
-        "source": {"component": COMPONENT},
-        "reportingComponent": COMPONENT,
-        "reportingInstance": "",
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }
+    return EVENTS.object(
+        {"namespace": namespace, "name": event.event_name},
+        involvedObject={key: value for key, value in involved.items() if value},
+        reason=event.reason,
+        message=event.message[:_MAX_MESSAGE],
+        type="Warning" if event.warning else "Normal",
+        source={"component": COMPONENT},
+        reportingComponent=COMPONENT,
+        reportingInstance="",
+        firstTimestamp=at,
+        lastTimestamp=at,
+        count=1,
+    )
 
 
 def repetition(existing: Object, now: float) -> dict[str, Any]:
