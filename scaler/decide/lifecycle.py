@@ -27,13 +27,6 @@ class CleanPods(StrEnum):
     """Only pods that are not bound to a node: these could take room from others later."""
 
 
-class Outcome(StrEnum):
-    """How a job ends; the values are the types of its last condition."""
-
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-
-
 class Ending(StrEnum):
     """Why the scaler ended a job: the reason of its last condition."""
 
@@ -41,6 +34,11 @@ class Ending(StrEnum):
     POD_FAILED = "PodFailed"
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
+
+    @property
+    def outcome(self) -> str:
+        """How the job ends: the type of its last condition."""
+        return "Succeeded" if self is Ending.JOB_SUCCEEDED else "Failed"
 
 
 class RunPolicy(msgspec.Struct, frozen=True, gc=False):
@@ -124,7 +122,6 @@ class Resize(InstanceAction, frozen=True):
 class Finish(InstanceAction, frozen=True):
     """Write into the job's status that the job has succeeded or failed, for good."""
 
-    outcome: Outcome
     reason: Ending
     message: str
 
@@ -192,23 +189,23 @@ def _replace_at(instance: Instance) -> float:
     return instance.admitted_at + (min(FIRST_PAUSE * 2.0 ** min(version - 1, 16), LONGEST_PAUSE) if version > 0 else 0)
 
 
-def _ending(instance: Instance, now: float) -> tuple[Outcome, Ending, str] | None:
+def _ending(instance: Instance, now: float) -> tuple[Ending, str] | None:
     life, name = instance.life, instance.name
     policy = life.policy
     has_succeeded = life.succeeded == instance.expected > 0
     if policy.all_workers and life.workers:
         has_succeeded = life.workers_succeeded == life.workers
     if has_succeeded:
-        return Outcome.SUCCEEDED, Ending.JOB_SUCCEEDED, f"Job {name} successfully completed."
+        return Ending.JOB_SUCCEEDED, f"Job {name} successfully completed."
     if policy.deadline is not None and policy.started_at and now >= policy.started_at + policy.deadline:
-        return Outcome.FAILED, Ending.DEADLINE_EXCEEDED, f"It was started more than {policy.deadline} s ago."
+        return Ending.DEADLINE_EXCEEDED, f"It was started more than {policy.deadline} s ago."
     fatal = next((pod for pod in life.failed if not is_replaced(pod)), None)
     if fatal is not None and not (policy.retries and (life.remaining is None or life.remaining > 0)):
         left = " and Volcano has no retries left" if policy.retries else ", and the job allows no retries"
         how = f"exited with code {fatal.exit_code}" if fatal.exit_code >= 0 else "failed"
-        return Outcome.FAILED, Ending.POD_FAILED, f"Pod {fatal.name} {how}{left}."
+        return Ending.POD_FAILED, f"Pod {fatal.name} {how}{left}."
     if 0 < policy.backoff_limit < policy.rounds and instance.pods < instance.expected:
-        return Outcome.FAILED, Ending.BACKOFF_LIMIT_EXCEEDED, f"It has used up its {policy.backoff_limit} restarts."
+        return Ending.BACKOFF_LIMIT_EXCEEDED, f"It has used up its {policy.backoff_limit} restarts."
     return None
 
 

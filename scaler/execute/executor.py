@@ -250,7 +250,7 @@ class Executor:
         await self._none_there(record, (name for name in record.job.pods if name not in present))
         replicas = replica_statuses(record.job, {name: pod.phase for name, pod in present.items()})
         started = min((pod.created for pod in present.values()), default=0.0)
-        ending = (step.outcome.value, step.reason.value, step.message)
+        ending = (step.reason.outcome, step.reason.value, step.message)
         patch = final_patch(record.object, ending, replicas, started, self._clock.timestamp())
         self._writes.expect(key, ASCEND_JOBS, await write_status(self._writer, record.object, patch))
 

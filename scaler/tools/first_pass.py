@@ -95,7 +95,7 @@ def _life_action(action: LifeAction, found: Found) -> Remark:
         case Remove():
             return _removal(action, found.pods)
         case Finish():
-            return Remark(Weight.BLOCKS, f"the job would end at once: {action.outcome} ({action.message})")
+            return Remark(Weight.BLOCKS, f"the job would end at once: {action.reason.outcome} ({action.message})")
         case Expire():
             return Remark(Weight.BLOCKS, "the job is deleted: it has finished, and its ttlSecondsAfterFinished is over")
         case _:

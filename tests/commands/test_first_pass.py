@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scaler.decide.lifecycle import Ending, Expire, Finish, Outcome, Record, Remove, Resize
+from scaler.decide.lifecycle import Ending, Expire, Finish, Record, Remove, Resize
 from scaler.decide.world import Action, Admit, Complete, Reason, Revoke, State, Verdict
 from scaler.informers.config_maps import RankTableMap, content_of
 from scaler.ranktables.table import RankTable, Status
@@ -45,7 +45,7 @@ def seen(
         (Remove("u", ("p0-worker-3",)), {"p0-worker-3": WAITING}, Weight.DOES, "p0-worker-3"),
         (Remove("u", ("p0-worker-3",)), {"p0-worker-3": ENDED}, Weight.DOES, "p0-worker-3"),
         (Remove("u", (), pod_group=True), {}, Weight.DOES, "finished job"),
-        (Finish("u", Outcome.FAILED, Ending.DEADLINE_EXCEEDED, "30 s"), {}, Weight.BLOCKS, "30 s"),
+        (Finish("u", Ending.DEADLINE_EXCEEDED, "30 s"), {}, Weight.BLOCKS, "30 s"),
         (Expire("u"), {}, Weight.BLOCKS, "deleted"),
     ],
 )

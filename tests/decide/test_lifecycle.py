@@ -16,7 +16,6 @@ from scaler.decide.lifecycle import (
     FailedPod,
     Finish,
     Life,
-    Outcome,
     Record,
     Remove,
     Resize,
@@ -39,9 +38,9 @@ def finished(policy: dict[str, Any] | None = None, **life: Any) -> Instance:
     return instance("p0", State.FINISHED, life=made, leftovers=life.pop("leftovers", False))
 
 
-def ending(of: Instance, now: float = NOW) -> tuple[Outcome, str] | None:
+def ending(of: Instance, now: float = NOW) -> tuple[str, str] | None:
     step = next_step(of, now)
-    return (step.outcome, step.reason) if isinstance(step, Finish) else None
+    return (step.reason.outcome, step.reason) if isinstance(step, Finish) else None
 
 
 def test_an_instance_that_is_whole_is_noted_once() -> None:
@@ -67,7 +66,7 @@ def test_what_was_never_whole_is_no_round_so_a_revoke_costs_none() -> None:
 @pytest.mark.parametrize(("rounds", "fails"), [(2, False), (3, False), (4, True)])
 def test_a_limit_of_three_allows_three_restarts(rounds: int, fails: bool) -> None:
     lost = living(State.HELD, policy={"rounds": rounds, "backoff_limit": 3})
-    assert (ending(lost) == (Outcome.FAILED, "BackoffLimitExceeded")) is fails
+    assert (ending(lost) == ("Failed", "BackoffLimitExceeded")) is fails
     assert ending(living(version=rounds - 1, policy={"rounds": rounds, "backoff_limit": 3})) is None
 
 
@@ -96,7 +95,7 @@ def test_a_failed_pod_ends_the_job_waits_for_volcano_or_is_replaced(
         case "replace":
             assert step == Remove("uid-p0", (pod.name,))
         case reason:
-            assert ending(broken) == (Outcome.FAILED, reason)
+            assert ending(broken) == ("Failed", reason)
 
 
 def test_a_pod_that_cannot_live_is_replaced_with_growing_pauses() -> None:
@@ -111,11 +110,11 @@ def test_the_deadline_counts_from_the_first_start() -> None:
     policy = {"deadline": 60, "started_at": NOW - 59, "rounds": 1}
     assert ending(living(policy=policy)) is None
     assert list(recheck_at(living(policy=policy))) == [NOW + 1]
-    assert ending(living(policy=policy), NOW + 1) == (Outcome.FAILED, "DeadlineExceeded")
+    assert ending(living(policy=policy), NOW + 1) == ("Failed", "DeadlineExceeded")
 
 
 def test_success_is_all_pods_or_all_workers() -> None:
-    done = (Outcome.SUCCEEDED, "JobSucceeded")
+    done = ("Succeeded", "JobSucceeded")
     assert ending(living(State.STARTING, succeeded=2)) == done
     assert ending(living(State.STARTING, succeeded=1, version=-1)) is None
     workers: dict[str, Any] = {"succeeded": 1, "workers": 1, "workers_succeeded": 1, "policy": {"all_workers": True}}
