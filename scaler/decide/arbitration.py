@@ -68,7 +68,7 @@ class Arbitration:
     def _keep(self, draft: Draft, member: Member) -> None:
         stays = draft.demand.paused or not (member.in_hands and may_be_revoked(member.instance, self.policy))
         if stays and member.uid not in self._kept and self._turn_goes_on(draft, member):
-            found = self.placement.reserve(member.unbound)
+            found = self.placement.reserve(member.instance.unbound)
             if isinstance(found, Reservation):
                 self._kept[member.uid] = found
 
@@ -148,7 +148,7 @@ class Arbitration:
 
     def _keep_or_revoke(self, draft: Draft, member: Member, *, beyond: bool) -> None:
         """An instance stays in hands if it fits beside all reservations, spoils none, and its turn is not over."""
-        found = self._kept.get(member.uid) or self.placement.reserve(member.unbound)
+        found = self._kept.get(member.uid) or self.placement.reserve(member.instance.unbound)
         why = self._why_revoked(draft, member, found, beyond=beyond)
         if why is None:
             if isinstance(found, Reservation):
@@ -185,17 +185,17 @@ class Arbitration:
         return turn.not_scheduled(draft.memory_of(member.uid), Reason.WAITING_FOR_CAPACITY)
 
     def _any_fits(self, members: Iterable[Member]) -> bool:
-        return any(self.placement.fits(member.unbound) is None for member in members)
+        return any(self.placement.fits(member.instance.unbound) is None for member in members)
 
     def _spoils(self, member: Member, *, own: bool = False) -> bool:
         """Whether the scheduler may spoil a reservation with this instance and those in hands. `own`: count its own."""
-        return self.placement.spoils(member.unbound, [self._pods_in_hands.items()], own=own)
+        return self.placement.spoils(member.instance.unbound, [self._pods_in_hands.items()], own=own)
 
     def _put_in_hands(self, draft: Draft, *members: Member) -> None:
         """Note instances that have a reservation and that the scheduler may bind at any moment."""
         for member in members:
             self._services_in_hands.append(draft)
-            self._pods_in_hands.update(dict(member.unbound))
+            self._pods_in_hands.update(dict(member.instance.unbound))
 
     def _release_minimums(self) -> None:
         """Admit whole minimums, beside all that is in hands or being revoked; the most restricted instance first."""
@@ -205,7 +205,7 @@ class Arbitration:
             for draft, minimum in self.reserved
             for member in sorted(self._to_release(draft, minimum), key=age)
         ]
-        queue.sort(key=lambda each: self.placement.breadth(each[1].unbound))
+        queue.sort(key=lambda each: self.placement.breadth(each[1].instance.unbound))
         blocked = []
         for draft, member in queue:
             if self._spoils(member, own=True):
@@ -277,15 +277,15 @@ class Arbitration:
                 draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
 
     def _why_not_scaled_up(self, draft: Draft, member: Member, others: Sequence[Member]) -> Why | None:
-        known = self._no_room.get(member.unbound)
+        known = self._no_room.get(member.instance.unbound)
         if known is not None and draft.shares and not may_trade(draft):
             return known
-        found = self.placement.reserve(member.unbound)
+        found = self.placement.reserve(member.instance.unbound)
         if isinstance(found, Shortage):
             if not draft.shares and not self._any_fits(m for m in others if m.uid not in draft.admitted):
                 return None
             self.minimums.trade_for_scale_up(draft, member)
-            why = self._no_room[member.unbound] = Reason.WAITING_FOR_CAPACITY, (str(found),)
+            why = self._no_room[member.instance.unbound] = Reason.WAITING_FOR_CAPACITY, (str(found),)
             return why
         group = draft.demand.groups[member.instance.group or ""]
         crowded = self._is_crowded(draft) or any(one.uid in draft.revoked for one in group.members)  # S6
@@ -295,7 +295,7 @@ class Arbitration:
         self.placement.cancel(found)
         why = Reason.WAITING_FOR_CAPACITY, (BEING_GIVEN_BACK if crowded else RESERVED_FOR_OTHERS,)
         if not crowded:
-            self._no_room[member.unbound] = why
+            self._no_room[member.instance.unbound] = why
         return why
 
 

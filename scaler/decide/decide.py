@@ -88,7 +88,7 @@ class _Pass:
         elif came_or_went or index.changed is None:
             cache.parts = {}
         self.neighbours = cache.neighbours = known
-        self.probing = any(turn.is_probing(demands.all[at].demand.memory, world) for at in demands.probed)
+        self.probing = any(turn.is_probing(demands.all[at].demand.memory, world) for at in demands.active)
         assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
         ending = [i for service in assumed for i in service.instances if i.terminating and not i.pods]
         self.evicted = [seat for instance in ending for seat in instance.seats]
@@ -101,7 +101,8 @@ class _Pass:
             if not demands.all[at].weighed and (draft := self._attempt(at, decide_alone, demands.all[at].demand)):
                 self.drafts[at] = draft
         plans = self._plans()
-        memory = demands.remember(world, {at: draft.outcome() for at, draft in self.drafts.items()})
+        looked_at = {at: demands.all[at].demand.memory for at in self.changed}
+        memory = demands.remember(world, looked_at | {at: draft.outcome() for at, draft in self.drafts.items()})
         recheck_at = self._first([*demands.until.values(), *(part.recheck_at for part in parts.values())])
         if not demands.weighs:
             return Decision(plans, memory, recheck_at)

@@ -30,9 +30,9 @@ class Demand:
         instances = service.instances
         self.members = tuple([state.look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in instances])
         self.memory = remembered_of(seen, {m.instance.uid: m.memory for m in self.members}, now)
-        self.rule, self.replicas = service.rule, ALL
-        """`rule`: the rule without the ratios that are larger than `spec.replicas` needs. `replicas`: instances of the
-        largest ratio that remains; `ALL` = no ratio is left out, 0 = the service rests."""
+        self.rule, self.left_out, self.replicas = service.rule, 0, ALL
+        """`rule`: the rule without the ratios that are larger than `spec.replicas` needs. `left_out`: their number.
+        `replicas`: instances of the largest ratio that remains; `ALL` = no ratio is left out, 0 = the service rests."""
         if service.replicas < ALL or self.memory.wanted or service.options.scale_down_delay:
             self._limit(now)
         self.groups, self.target = groups.groups_of(self.rule, self.members)
@@ -94,6 +94,7 @@ class Demand:
             replicas = wanted[0][0]
         if service.rule is not None and groups.in_all(service.rule, replicas) < ALL:
             self.rule = service.rule.limited(replicas)
+            self.left_out = len(service.rule.ratios) - len(self.rule.ratios)
             self.replicas = self.rule.largest.total
 
     def _sum_up(self, now: float) -> None:
@@ -192,12 +193,6 @@ class Demand:
         }
         parts = (sorted(jobs), self.service.rule, self.service.options)
         return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()
-
-    @property
-    def left_out(self) -> int:
-        """How many ratios of the full rule are left out for `spec.replicas`; all of them when the service rests."""
-        full = len(self.service.rule.ratios) if self.service.rule else 0
-        return full - (len(self.rule.ratios) if self.rule and self.replicas else 0)
 
     def largest(self, group: str) -> int:
         """Instances of the group in the largest ratio that has enough live instances."""

@@ -100,20 +100,16 @@ class Demands:
         self.active: set[int] = set()
         """Services with something to weigh."""
         self.assumed: set[int] = set()
-        self.probed: set[int] = set()
-        """Weighed services with a probe in their memory."""
         self.drafted: set[int] = set()
         """Weighed services of which the plan depends on a draft that is not empty."""
         self.serving = 0
         """Weighed services that serve."""
         self.until: dict[int, float] = {}
         """The times from which demands may change by time alone."""
-        self._unsettled: set[int] = set()
-        """Services of which the demand changed the memory."""
         self._services: tuple[Service, ...] = ()
         self._memory = Memory()
         self._changed: Iterable[int] = ()
-        """Services whose memory was changed after the demand was made."""
+        """Services of which the last decision changed the memory: their demands were made from the memory before."""
 
     def holds_in(self, world: World) -> bool:
         """Whether the demands of unchanged services hold in this world too."""
@@ -137,12 +133,11 @@ class Demands:
                 changed.append(at)
         return changed, False
 
-    def remember(self, world: World, outcomes: dict[int, ServiceMemory]) -> Memory:
+    def remember(self, world: World, after: dict[int, ServiceMemory]) -> Memory:
         """The next memory; the same object when nothing changed. Services that are gone are left out.
 
-        `outcomes`: position -> the next memory of a service with a draft."""
+        `after`: position -> the next memory of a service that was looked at, or that has a draft."""
         before, services = world.memory, world.memory.services
-        after = {at: self.all[at].demand.memory for at in self._unsettled} | outcomes
         changed = {at: memory for at, memory in after.items() if memory is not self.all[at].demand.seen}
         if changed:
             services = {**services, **{self.all[at].demand.name: changed[at] for at in sorted(changed)}}
@@ -158,7 +153,7 @@ class Demands:
         """Services came or went: find the known services by their keys. Returns the changed positions."""
         known = {each.demand.service.key: each for each in self.all}
         self.service_counts, self.serving = Counter(), 0
-        for kept in (self.active, self.assumed, self.probed, self.until, self._unsettled):
+        for kept in (self.active, self.assumed, self.until):
             kept.clear()
         before = [known.get(service.key) for service in world.services]
         self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
@@ -171,13 +166,13 @@ class Demands:
     def _due(self, world: World) -> Iterator[int]:
         """Positions of services to look at again although the service is the same object: by time or by memory."""
         yield from [at for at, until in self.until.items() if until <= world.now]
-        yield from self._unsettled
         remembered = world.memory.services
         if remembered is self._memory.services:
             yield from self._changed
         else:
             for at, known in enumerate(self.all):
-                if remembered.get(known.demand.name, _EMPTY) is not known.demand.seen:
+                demand = known.demand  # an older memory may be back: what was noted since is to be noted again
+                if demand.memory is not demand.seen or remembered.get(demand.name, _EMPTY) is not demand.seen:
                     yield at
 
     def _looked(self, service: Service, before: _Known | None, world: World) -> _Known:
@@ -212,8 +207,6 @@ class Demands:
         for kept, belongs in (
             (self.active, known.weighed and not demand.nothing_to_weigh),
             (self.assumed, demand.service.assumed),
-            (self.probed, known.weighed and demand.memory.probe_since > 0),
-            (self._unsettled, demand.memory is not demand.seen),
         ):
             if belongs:
                 (kept.add if sign > 0 else kept.discard)(at)

@@ -21,8 +21,21 @@ class Turns(IntEnum):
     FOR_GOOD = 2
 
 
-class InstanceMemory(msgspec.Struct, frozen=True, gc=False):
-    """The memory of one instance."""
+class Clock(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A turn and the backoff after it: of the minimum of a service, or of one instance."""
+
+    turn_since: float = 0.0
+    """Since when the turn runs without progress; 0.0 = it does not run."""
+    failures: int = 0
+    """Turns that ended without a bind. Of these, `failures - counted` since the last bind of any pod."""
+    counted: int = 0
+    backoff_until: float = 0.0
+    pardoned: bool = False
+    """The pardon was used: a bind of any pod has taken back a turn or backoff once."""
+
+
+class InstanceMemory(Clock, frozen=True, gc=False):
+    """The memory of one instance. It has a turn as a scale-up, or while it is bound in part."""
 
     broken_since: float = 0.0
     bound_since: float = 0.0
@@ -42,38 +55,23 @@ class InstanceMemory(msgspec.Struct, frozen=True, gc=False):
     refused_generation: int = 0
     preempted_for: str = ""
     """The beneficiary of its eviction, until its pods are gone; `NOBODY` = fewer instances are wanted, "" = none."""
-    turn_since: float = 0.0
-    """Of a scale-up or an instance bound in part: since when its turn runs; 0.0 = it does not run."""
     turn_over: bool = False
     """The turn ended without a bind: other candidates go first, and pods that are bound in part are of no use."""
     turns: Turns = Turns.NONE
-    failures: int = 0
-    """Turns of a scale-up that ended without a bind. Of these, `failures - counted` since the last bind of any pod."""
-    counted: int = 0
-    backoff_until: float = 0.0
-    pardoned: bool = False
-    """The pardon was used: a bind of any pod has taken back a turn or backoff of the instance once."""
 
 
-class ServiceMemory(msgspec.Struct, frozen=True, gc=False):
-    """The memory of one service, and by uid that of its instances."""
+class ServiceMemory(Clock, frozen=True, gc=False):
+    """The memory of one service with the turn of its minimum, and by uid the memory of its instances."""
 
     instances: dict[str, InstanceMemory] = {}
     bound: int = 0
     """Bound pods at the last look: a larger number is progress."""
     jobs: str = ""
     """`Demand.jobs` at the last look, a fingerprint of jobs and rule: a change ends backoff."""
-    turn_since: float = 0.0
-    """Since when the turn of the minimum runs without progress; 0.0 = it does not run."""
     made: bool | None = None
     """Where others make the pods: whether all chosen instances had pods in this turn; None = not looked at."""
-    failures: int = 0
-    """Turns of the minimum that ended. Of these, `failures - counted` since the last bind of any pod."""
-    counted: int = 0
     ended_at: float = 0.0
     """When the last turn of the minimum ended; 0.0 = none, or progress since."""
-    backoff_until: float = 0.0
-    pardoned: bool = False
     short_since: float = 0.0
     """Since when an instance is missing for which running surplus of the service would make room; 0.0 = none is."""
     held_since: float = 0.0

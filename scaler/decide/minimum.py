@@ -12,6 +12,7 @@ import msgspec
 
 from scaler.decide import turn
 from scaler.decide.explain import room_in_words
+from scaler.decide.memory import Clock
 from scaler.decide.nodes import Room, joined
 from scaler.decide.placement import Placement, Reservation, Shortage
 from scaler.decide.plan import Draft, Why, requests_of
@@ -54,13 +55,7 @@ class Minimums:
         return found
 
     def _take(self, draft: Draft, found: Minimum) -> None:
-        draft.chosen = {member.uid for member in found.members}
-        # An instance in hands that is not chosen is revoked when a held instance of its group is chosen.
-        groups = {member.instance.group for member in found.members if member.state is State.HELD}
-        for member in draft.demand.hands:
-            if member.uid not in draft.chosen and member.instance.group in groups:
-                found.swaps = True
-                draft.revoke(member, (Reason.REVOKED, (f"another instance of {member.instance.group}",)))
+        found.swaps = bool(_choose(draft, found.members))
         if found.room is not Room.FREE:
             draft.remember(turn_since=0.0)
             self._evict(draft, found)
@@ -126,7 +121,7 @@ class Minimums:
             draft.remember_of(uid, turn_over=before[uid].turn_over)
         if turn.begins_anew(draft.memory, self.world):
             draft.remember(turn_since=self.world.now)
-        again = self.placement.reserve(found.reservation.pods)
+        again = self.placement.reserve(requests_of(found.members))
         return msgspec.structs.replace(found, reservation=again) if isinstance(again, Reservation) else None
 
     def _other_candidates(self, draft: Draft, found: Minimum) -> Minimum | None:
@@ -144,7 +139,7 @@ class Minimums:
                     return Minimum(members, Room.FREE, reservation)
         return None
 
-    def has_to_end(self, draft: Draft, memory: turn.Clock, *, own_waits: bool) -> bool:
+    def has_to_end(self, draft: Draft, memory: Clock, *, own_waits: bool) -> bool:
         """Whether a turn that is over by the clock ends: an instance waits for the room. `own_waits`: one of the same
         service waits. If no pod in the cluster was bound since the clock began, the turn ends for a minimum of the same
         or a higher priority; for any other instance only after `backoff_max`."""
@@ -227,27 +222,22 @@ class Minimums:
         if draft.shares:
             return self._give_up(draft, why)
         draft.remember(turn_since=0.0)
-        hands = [member for member in draft.demand.hands if member.uid not in draft.revoked]
-        draft.chosen = {member.uid for member in draft.demand.bound_in_part if self._has_room(member)}
+        chosen = [member for member in draft.demand.bound_in_part if self._has_room(member)]
         for name, number in draft.demand.minimum.items():
             candidates = draft.demand.candidates[name]
             alive = (m for m in candidates if m.state is not State.TERMINATING)
             fitting = list(islice(filter(self._has_room, alive), number))
-            chosen = (fitting + [m for m in candidates if m not in fitting])[:number]
-            draft.chosen |= {member.uid for member in chosen}
-            held = [member for member in chosen if member.state is State.HELD]
-            swapped = [m for m in hands if m.instance.group == name and m not in chosen] if held else []
-            for member in swapped:
-                draft.revoke(member, (Reason.REVOKED, (f"another instance of {name}",)))
-            for member in held:
-                if is_made(member) and not swapped:
-                    draft.admit(member, why[1] if why[0] is not Reason.MINIMUM_INCOMPLETE else ())
-                else:
-                    draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, why[1]
+            chosen += (fitting + [m for m in candidates if m not in fitting])[:number]
+        swapped = _choose(draft, chosen)
+        for member in [one for one in chosen if one.state is State.HELD]:
+            if is_made(member) and member.instance.group not in swapped:
+                draft.admit(member, why[1] if why[0] is not Reason.MINIMUM_INCOMPLETE else ())
+            else:
+                draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, why[1]
         return None
 
     def _has_room(self, member: Member) -> bool:
-        return isinstance(self.placement.reserve(member.unbound), Reservation)
+        return isinstance(self.placement.reserve(member.instance.unbound), Reservation)
 
     def _give_up(self, draft: Draft, why: Why) -> Minimum | None:
         """Reserve nothing and revoke what is in hands. No other service is blocked."""
@@ -269,6 +259,17 @@ class Minimums:
             if found is not None:
                 draft.short = True
                 self._evict(draft, found)
+
+
+def _choose(draft: Draft, chosen: Sequence[Member]) -> set[str | None]:
+    """Choose these instances for the minimum. Where a held instance of a group is chosen, those in hands that are not
+    are revoked. Returns the groups in which an instance takes the place of another."""
+    draft.chosen = {member.uid for member in chosen}
+    groups = {member.instance.group for member in chosen if member.state is State.HELD}
+    swapped = [m for m in draft.demand.hands if m.uid not in draft.chosen and m.instance.group in groups]
+    for member in swapped:
+        draft.revoke(member, (Reason.REVOKED, (f"another instance of {member.instance.group}",)))
+    return {member.instance.group for member in swapped}
 
 
 def held_beside(draft: Draft, chosen: Sequence[Member]) -> list[Member]:

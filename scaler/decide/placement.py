@@ -56,25 +56,16 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reservation(msgspec.Struct, eq=False):
-    """Room for all of `pods`, until the reservation is cancelled. Compared by identity."""
+    """Room for all pods of a call, until the reservation is cancelled. Compared by identity."""
 
-    pods: PodRequests
-    room: Room
     placed: list[PlacedPod]
     _trial: Trial
 
     @property
-    def nodes(self) -> tuple[str, ...]:
-        """Names of the nodes on which its pods are placed now."""
-        return self._names(self.placed)
-
-    @property
     def waits_for(self) -> tuple[str, ...]:
         """Names of the nodes on which its pods need room that is not free now."""
-        return self._names(pod for pod in self.placed if not self._trial.is_free_for(pod))
-
-    def _names(self, pods: Iterable[PlacedPod]) -> tuple[str, ...]:
-        return tuple(self._trial.nodes.nodes[index].name for index in sorted({pod.node for pod in pods}))
+        nodes = {pod.node for pod in self.placed if not self._trial.is_free_for(pod)}
+        return tuple(self._trial.nodes.nodes[index].name for index in sorted(nodes))
 
 
 class Placement:
@@ -97,7 +88,7 @@ class Placement:
         """Reserve room for all of these pods. If not all fit, reserve nothing and return the shortage."""
         found = self._try(pods, room)
         self._trial.keep()
-        return found if isinstance(found, Shortage) else Reservation(pods, room, found, self._trial)
+        return found if isinstance(found, Shortage) else Reservation(found, self._trial)
 
     def cancel(self, reservation: Reservation) -> None:
         """Free the room of a reservation. A second call changes nothing."""

@@ -163,7 +163,7 @@ class Draft:
 
 def requests_of(members: Iterable[Member]) -> PodRequests:
     """The requests of all unbound pods of these instances."""
-    return joined(*(member.unbound for member in members))
+    return joined(*(member.instance.unbound for member in members))
 
 
 def plan_of(draft: Draft, now: float) -> Plan:
@@ -384,8 +384,6 @@ def _notes(demand: Demand) -> tuple[Note, ...]:
 
 def _why_it_stays(instance: Instance, policy: Policy) -> str:
     budget = instance.budget
-    if instance.unheld:
-        return "nothing would hold its pods again"
     if budget is None:
         return "revocations are off"
     reserve = restart_reserve(budget, policy)

@@ -93,7 +93,7 @@ class Sources:
         """The shortage where no set was tried, because single candidates do not fit."""
         demand = draft.demand
         first = demand.first()
-        by_itself = (member.unbound for name in demand.minimum for member in demand.candidates[name])
+        by_itself = (member.instance.unbound for name in demand.minimum for member in demand.candidates[name])
         tried = map(self.placement.fits, chain([requests_of([*demand.bound_in_part, *first])], by_itself))
         return next(filter(None, tried), None) or Shortage(PodRequest(), len(first), 0, PODS)
 
@@ -139,10 +139,12 @@ class Sources:
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in draft.demand.minimum.items():
             found = [m for m in draft.demand.candidates[name] if number and (ends or m.state is not State.TERMINATING)]
-            distinct = dict.fromkeys([m.unbound for m in found])
+            distinct = dict.fromkeys([m.instance.unbound for m in found])
             fits = {pods for pods in distinct if freed or self.placement.fits(pods, room) is None}
-            candidates = [m for m in found if m.unbound in fits]
-            kinds = {(m.unbound, m.state is State.TERMINATING, draft.memory_of(m.uid).turns > 0) for m in candidates}
+            candidates = [m for m in found if m.instance.unbound in fits]
+            kinds = {
+                (m.instance.unbound, m.state is State.TERMINATING, draft.memory_of(m.uid).turns > 0) for m in candidates
+            }
             alike = len(kinds) < 2
             by_group.append(combinations(candidates[:number] if alike else candidates, number))
         return ([*draft.demand.bound_in_part, *chosen] for chosen in one_of_each(by_group))

@@ -11,7 +11,6 @@ import msgspec
 
 from scaler.decide.lifecycle import LifeAction, next_step, recheck_at
 from scaler.decide.memory import InstanceMemory, Turns
-from scaler.decide.nodes import PodRequests
 from scaler.decide.world import Instance, Policy, Reason, RestartBudget, Service, State
 from scaler.rules.rule import CountsFrom
 
@@ -73,9 +72,11 @@ def observe(instance: Instance, memory: InstanceMemory, now: float) -> InstanceM
 
 
 def observe_state(
-    instance: Instance, state: State, memory: InstanceMemory, now: float, policy: Policy
+    instance: Instance, state: State, memory: InstanceMemory, now: float, policy: Policy, *, assumed: bool
 ) -> InstanceMemory:
-    """Update `broken_since`, `turns` and what ends with a state. An instance that runs forgets all but its restarts."""
+    """Update `broken_since`, `turns` and what ends with a state. An instance that runs forgets all but its restarts.
+
+    `assumed`: writes for the service are under way, so that pods are no proof of a creation."""
     if state is State.RUNNING:
         after = InstanceMemory(restarts=memory.restarts, ran=True)
         return memory if after == memory else after
@@ -83,6 +84,7 @@ def observe_state(
     lost_slot = broken_since > 0 and now - broken_since >= policy.broken_grace
     was_never_of_use = is_of_no_use(instance, memory, now, policy) or (lost_slot and not memory.ran)
     released = state not in (State.HELD, State.TERMINATING, State.FINISHED)
+    created = released and not assumed
     after = msgspec.structs.replace(
         memory,
         broken_since=broken_since,
@@ -90,9 +92,9 @@ def observe_state(
         ran=memory.ran and (released or instance.pods > 0),
         turn_over=memory.turn_over and state is not State.STARTING,
         revoked="" if released else memory.revoked,
-        refused="" if released else memory.refused,
-        refused_times=0 if released else memory.refused_times,
-        refused_until=0.0 if released else memory.refused_until,
+        refused="" if created else memory.refused,
+        refused_times=0 if created else memory.refused_times,
+        refused_until=0.0 if created else memory.refused_until,
         preempted_for=memory.preempted_for if state is State.TERMINATING else "",
     )
     return memory if after == memory else after
@@ -138,11 +140,6 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
         """Bound in part, and the scheduler has the other pods or gets them at once: no owner holds them back."""
         return self.lacks_binds and not self.instance.more_to_come
 
-    @property
-    def unbound(self) -> PodRequests:
-        """The requests of its pods that are not bound yet."""
-        return self.instance.unbound
-
 
 def look_at(instance: Instance, remembered: InstanceMemory, service: Service, now: float, policy: Policy) -> Member:
     """The instance with its state and its next memory."""
@@ -154,14 +151,7 @@ def look_at(instance: Instance, remembered: InstanceMemory, service: Service, no
             return Member(instance, remembered, State.RUNNING, running=True, step=step)
     memory = observe(instance, remembered, now)
     state = state_of(instance, memory, now, policy)
-    memory = observe_state(instance, state, memory, now, policy)
-    if service.assumed and remembered.refused:  # assumed pods are no proof of a creation
-        memory = msgspec.structs.replace(
-            memory,
-            refused=remembered.refused,
-            refused_times=remembered.refused_times,
-            refused_until=remembered.refused_until,
-        )
+    memory = observe_state(instance, state, memory, now, policy, assumed=service.assumed)
     running = counts_as_running(instance, state, service.options.counts_from)
     in_flight = state in (State.ADMITTED, State.STARTING, State.RUNNING)
     if state is State.BROKEN:

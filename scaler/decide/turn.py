@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 
-from scaler.decide.memory import InstanceMemory, ServiceMemory, Turns
+from scaler.decide.memory import Clock, ServiceMemory, Turns
 from scaler.decide.plan import Draft
 from scaler.decide.world import Policy, Reason, State, World
 
-Clock = ServiceMemory | InstanceMemory
-"""Both have the fields of a turn: the turn of a minimum, or the turn of one instance."""
 LONGEST_WAIT = 3600.0
 """Seconds: the longest time between two probes."""
 

@@ -66,6 +66,11 @@ def reserved(of: Placement, *pods: tuple[PodRequest, int], room: Room = Room.FRE
     return found
 
 
+def placed_on(of: Placement, found: Reservation) -> tuple[str, ...]:
+    """The names of the nodes on which its pods are placed now."""
+    return tuple(of.nodes.nodes[index].name for index in sorted({pod.node for pod in found.placed}))
+
+
 # What follows is written a second time, slowly: a node has a list of what is left for each room, and pods are tried on
 # every node.
 
@@ -169,16 +174,16 @@ steps_strategy = st.lists(st.tuples(pods_strategy, st.integers(0, 5)), min_size=
 def test_something_is_reserved_exactly_when_all_reservations_can_be_kept_together(
     some: list[Node], steps: list[tuple[PodRequests, int]]
 ) -> None:
-    of, kept = placement(*some), list[Reservation]()
+    of, kept = placement(*some), list[tuple[Reservation, PodRequests]]()
     left = [levels(each, 0.0, 0.0) for each in some]
     for pods, cancelled in steps:
         if cancelled < len(kept):
-            of.cancel(kept.pop(cancelled))
-        everything = [pod for part in [*(one.pods for one in kept), pods] for pod in one_by_one(part)]
+            of.cancel(kept.pop(cancelled)[0])
+        everything = [pod for part in [*(mine for _, mine in kept), pods] for pod in one_by_one(part)]
         found = of.reserve(pods)
         assert isinstance(found, Reservation) == possible(some, left, everything), found
         if isinstance(found, Reservation):
-            kept.append(found)
+            kept.append((found, pods))
         else:
             assert not found.undecided
 
@@ -218,20 +223,20 @@ def test_each_sort_of_room_is_reserved_exactly_when_all_reservations_can_be_kept
     granted: list[tuple[int, PodRequest]],
     withdrawn: list[tuple[int, PodRequest]],
 ) -> None:
-    of, kept = placement(*some, now=10.0, due_back=5.0), list[Reservation]()
+    of, kept = placement(*some, now=10.0, due_back=5.0), list[tuple[Reservation, PodRequests, Room]]()
     of.fits(*steps[0][:2])
     of.count_freed([(f"n{at:03}", pod) for at, pod in [*granted, *withdrawn]])
     of.count_freed([(f"n{at:03}", pod) for at, pod in withdrawn], -1)
     left = [levels(each, 10.0, 5.0, [pod for at, pod in granted if at == number]) for number, each in enumerate(some)]
     for pods, room, cancelled in steps:
         if cancelled < len(kept):
-            of.cancel(kept.pop(cancelled))
-        everything = [pod for one in kept for pod in one_by_one(one.pods, one.room)] + one_by_one(pods, room)
+            of.cancel(kept.pop(cancelled)[0])
+        everything = [pod for _, mine, level in kept for pod in one_by_one(mine, level)] + one_by_one(pods, room)
         found = of.reserve(pods, room)
         wanted = possible(some, left, everything)
         if isinstance(found, Reservation):
             assert wanted
-            kept.append(found)
+            kept.append((found, pods, room))
         else:
             assert not wanted
             assert not found.undecided
@@ -287,7 +292,7 @@ def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> lis
     for pods, room, _ in steps:
         seen += [of.breadth(pods), of.sums_suffice(pods), of.fits(pods, room)]
         found = of.reserve(pods, room)
-        seen.append((found.nodes, found.waits_for) if isinstance(found, Reservation) else found)
+        seen.append((placed_on(of, found), found.waits_for) if isinstance(found, Reservation) else found)
         seen += [of.spoils(pods, [earlier for earlier, _, _ in steps])]
     return seen
 
@@ -375,9 +380,9 @@ def test_sums_are_taken_for_every_set_of_candidate_nodes() -> None:
 def test_a_flexible_reservation_makes_way_for_a_restricted_request() -> None:
     of = placement(node(A, 8), node(B, 8))
     flexible = reserved(of, (ask(8), 1))
-    assert flexible.nodes == ("n000",)
-    assert reserved(of, (ask(8, ON_A), 1)).nodes == ("n000",)
-    assert flexible.nodes == ("n001",)
+    assert placed_on(of, flexible) == ("n000",)
+    assert placed_on(of, reserved(of, (ask(8, ON_A), 1))) == ("n000",)
+    assert placed_on(of, flexible) == ("n001",)
     assert not fits(of, ask(1))
 
 
@@ -420,7 +425,7 @@ def test_a_long_chain_of_reservations_moves_for_one_pod() -> None:
 def test_room_to_come_is_not_taken_from_what_is_free() -> None:
     of = placement(node(A, 4, ending=((1.0, (8, 0, 0)),)), node(B, 0), due_back=5.0)
     first = reserved(of, (ask(8), 1), room=Room.TO_COME)
-    assert (first.nodes, first.waits_for) == (("n000",), ("n000",))
+    assert (placed_on(of, first), first.waits_for) == (("n000",), ("n000",))
     assert fits(of, ask(4))
     second = reserved(of, (ask(4), 1), room=Room.TO_COME)
     assert second.waits_for == ()
