@@ -64,7 +64,7 @@ MUTANTS = (
            "return self._state_since + 0 * max", "lease held"),
     Mutant("a failed report is not tried again", outbox, "if pause:", "if False:", "report failed"),
     Mutant("an unknown outcome counts as refused", executor, "if refusal is None:",
-           "refusal = refusal or errors[0]\n        if refusal is None:", "request lost"),
+           "refusal = refusal or NotFoundError(404, '', str(errors[0]))\n        if refusal is None:", "request lost"),
     Mutant("the API server's clock is not heard", clock, "now = self.now()", "return\n        now = self.now()",
            "clock stepped"),
     # with pods that others make
