@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scaler.clock import rfc3339
-from scaler.decide.world import Reason, State, Verdict
+from scaler.decide.world import State, Verdict
 from scaler.kube.api import ASCEND_JOBS, Object, PatchType
 from scaler.kube.writer import Writer
 from scaler.report.service_reports import InstanceReport, ReplicaStatuses
@@ -41,10 +41,10 @@ def status_patch(job: Object, report: InstanceReport, started: float, now: str) 
 
     `started` is the creation time of its oldest pod, by the API server's clock, 0.0 without pods; `now` is a Kubernetes
     Time. The patch has uid and resourceVersion of `job`, so it cannot overwrite a newer version. A job that is being
-    deleted, has finished for good or is not served is left as it is."""
-    state, reason = report.verdict.state, report.verdict.reason
+    deleted or has finished for good is left as it is."""
+    state = report.verdict.state
     going = at(job, "metadata").get("deletionTimestamp")
-    if going or state is State.FINISHED or reason is Reason.NOT_SERVED or final_condition(job) is not None:
+    if going or state is State.FINISHED or final_condition(job) is not None:
         return None
     conditions = _new_conditions(_conditions(job), report, now)
     first = rfc3339(started) if started > 0 else now

@@ -316,7 +316,7 @@ class Reporter:
     async def _patch_status(self, one: InstanceReport, job: Object) -> None:
         started = self._clock.skew.stamp(one.instance.admitted_at)
         patch = status_patch(job, one, started, self._clock.timestamp())
-        if patch is not None:
+        if patch is not None and one.verdict.reason is not Reason.NOT_SERVED:
             await write_status(self._writer, job, patch)
 
     async def _write_event(self, number: int) -> None:
