@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from scaler.clock import Clock
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, Object
-from scaler.kube.errors import ForbiddenError
-from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.state.last_valid import LastValid, Name, config_map, decode, encode, rule_of
+from scaler.state.last_valid import LastValid, Name, decode, encode, rule_of
 from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import START, rig
 
@@ -84,49 +81,15 @@ def test_what_a_tenant_writes_as_the_last_valid_rule_of_anybody_is_not_believed(
     run(story())
 
 
-def old_status(place: Name, rule: Name) -> Object:
-    return config_map(place, rule, {"data": {"status.json": "{}", "status.txt": "rule mindie/rule"}})
-
-
-def test_what_an_earlier_version_kept_in_config_maps_is_deleted_and_nothing_else() -> None:
+def test_config_maps_with_its_labels_elsewhere_are_left_alone() -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
-        others = forged(Name(NAMESPACE, "not-ours-scaler-last-valid"), Name(NAMESPACE, "not-ours"))
-        del others["metadata"]["labels"]["app.kubernetes.io/managed-by"]
-        old = [
-            old_status(Name(NAMESPACE, "rule-scaler-status"), RULE),
-            old_status(Name(OWN, "mindie.rule-scaler-status"), RULE),
-            old_status(Name(NAMESPACE, "gone-scaler-status"), Name(NAMESPACE, "gone")),
-            forged(Name(NAMESPACE, "rule-scaler-last-valid"), RULE),
-        ]
-        cluster.apply([*old, others], NAMESPACE)
+        elsewhere = Name(NAMESPACE, "rule-scaler-last-valid")
+        cluster.apply([forged(elsewhere, RULE)], NAMESPACE)
         async with rig(*SERVICE, cluster=cluster, lease_namespace=OWN) as on:
             await on.settle(3)
-            assert places(on.cluster) == [
-                (NAMESPACE, "not-ours-scaler-last-valid"),
-                (OWN, "mindie.rule-scaler-last-valid"),
-            ]
-
-    run(story())
-
-
-class NotThere(Interceptor):
-    """No ConfigMap may be deleted in the services' namespaces."""
-
-    async def before(self, request: Request) -> None:
-        if request.verb in ("get", "delete") and request.resource == CONFIG_MAPS and request.namespace != OWN:
-            raise ForbiddenError(403, "Forbidden", "configmaps")
-
-
-def test_what_may_not_be_deleted_stays_without_a_word() -> None:
-    async def story() -> None:
-        cluster = SimCluster(Clock(START))
-        cluster.apply([old_status(Name(NAMESPACE, "rule-scaler-status"), RULE)], NAMESPACE)
-        with capture_logs() as logs:
-            async with rig(*SERVICE, cluster=cluster, lease_namespace=OWN, interceptor=NotThere()) as on:
-                await on.settle(30)
-                assert (NAMESPACE, "rule-scaler-status") in places(on.cluster)
-        assert [line for line in logs if line["event"] == "report not written"] == []
+            assert places(on.cluster) == [elsewhere, (OWN, "mindie.rule-scaler-last-valid")]
+        assert {w.namespace for w in cluster.audit if w.client == "scaler" and w.resource == CONFIG_MAPS} == {OWN}
 
     run(story())
 

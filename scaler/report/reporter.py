@@ -19,7 +19,7 @@ from scaler.decide.explain import FACTS
 from scaler.decide.world import Note, Plan, Reason, ServiceKey, State, Warning
 from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object, PatchType
-from scaler.kube.errors import ConflictError, ForbiddenError, NotFoundError
+from scaler.kube.errors import ConflictError, NotFoundError
 from scaler.kube.outbox import Outbox
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
@@ -159,8 +159,6 @@ class Reporter:
         """Delete what an earlier process wrote about rules and services that no job names any more."""
         for rule in state.orphaned_rules():
             self.rule_gone(rule)
-        for left_over in state.left_overs():
-            self._outbox.mark(_Due(self._write_left_over, left_over, left_over.namespace))
         for key in state.orphaned_services():
             self.service_gone(key)
 
@@ -266,10 +264,6 @@ class Reporter:
             await self._remove_config_map(place)
         elif (kept := self._last_valid[rule]) is not None:
             await self._put_config_map(place, encode(place, rule, kept))
-
-    async def _write_left_over(self, name: Name) -> None:
-        with suppress(ForbiddenError):  # the ConfigMap of another install, which had the right to write here
-            await self._remove_config_map(name)
 
     async def _put_config_map(self, place: Name, content: Object) -> None:
         """Create it, or patch what differs; an object of another owner is left alone."""

@@ -21,7 +21,7 @@ from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex
 from scaler.state.instances import in_our_time, of_pods
 from scaler.state.jobs import of_job
-from scaler.state.last_valid import LastValid, Name, decode, is_left_over, place_of, rule_of
+from scaler.state.last_valid import LastValid, Name, decode, place_of, rule_of
 from scaler.state.pods import COUNTS_ON
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.workloads.membership import NO_LABELS
@@ -101,12 +101,6 @@ class ClusterState:
     def orphaned_services(self) -> list[ServiceKey]:
         """Services that an ElasticService is about, and no job."""
         return sorted(key for key in self.cache.elastic_services.services() if not self.cache.has_instances(key))
-
-    def left_overs(self) -> list[Name]:
-        """ConfigMaps of ours that an earlier version left where, or as what, they are not kept any more."""
-        every = self.cache.config_maps.values()
-        found = ((Name(record.namespace, record.name), rule_of(record.own)) for record in every if record.own)
-        return sorted(place for place, rule in found if is_left_over(place, rule, self._home))
 
     def adjust(self, skew: Skew) -> None:
         """Times in objects mean other moments from now on: everything that was made of them is made anew."""

@@ -39,8 +39,6 @@ KNOWN_FORMAT = "1"
 """Of what is kept; v0.1.0 did not write it down. Raised when the release before would misread what is written."""
 
 LAST_VALID_SUFFIX = "-scaler-last-valid"
-_SUFFIXES = (LAST_VALID_SUFFIX, "-scaler-status")
-"""Of all that was ever kept. What ends otherwise is a later release's, and stays."""
 _LONGEST_LABEL = 63
 
 
@@ -72,11 +70,6 @@ class LastValid(msgspec.Struct, frozen=True, gc=False):
 def place_of(rule: Name, home: str) -> Name:
     """The ConfigMap that keeps the last valid document of a rule; `home` is the install's own namespace."""
     return Name(home, object_name(".".join(rule), LONGEST_NAME - len(LAST_VALID_SUFFIX)) + LAST_VALID_SUFFIX)
-
-
-def is_left_over(place: Name, rule: Name, home: str) -> bool:
-    """Whether what stands at `place` about `rule` is ours and of no use any more."""
-    return bool(rule.name) and place.name.endswith(_SUFFIXES) and place != place_of(rule, home)
 
 
 def encode(place: Name, rule: Name, last_valid: LastValid) -> Object:
