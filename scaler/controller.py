@@ -306,8 +306,6 @@ class Controller:
                     begun.add(plan.key)
                     self.metrics.acted_on(plan)
                     acting.create_task(self._act(world, plan, since))
-            elif plan.key in self._unreported:
-                self.queue.forget(plan.key)
         return begun
 
     async def _act(self, world: World, plan: Plan, since: float) -> None:
@@ -364,6 +362,8 @@ class Controller:
         for service, plan in pairs:
             with self._retried("service cannot be reported", plan.key):
                 self.reporter.note(report_of(self.state, service, plan, alone=alone, out_of_touch=out_of_touch))
+                if not plan.actions or self._acting is ModeInForce.WATCHES:
+                    self.queue.forget(plan.key)
             await slices.end()
 
     async def resync(self) -> None:

@@ -17,6 +17,8 @@ from scaler.decide.world import Admit, Complete, Decision, Tally, World
 from scaler.informers.cache import Cache
 from scaler.kube.api import NODES, PODS, PatchType
 from scaler.kube.errors import NotSentError
+from scaler.report import reporter
+from scaler.report.job_status import already_says
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, held, job, node, rule_config_map
@@ -68,6 +70,30 @@ def test_a_decision_that_fails_is_tried_again_with_growing_pauses_and_stops_noth
                 assert on.with_pods() == {"p0", "d0"}
         failed = [line for line in logs if line["event"] == "decision failed"]
         assert (failed[0]["services"], failed[0]["nodes"], "a bug" in failed[0]["traceback"]) == (1, 1, True)
+
+    run(story())
+
+
+def test_a_report_that_fails_is_tried_again_with_growing_pauses_until_it_is_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries = [0]
+
+    def fails(*given: Any) -> bool:
+        tries[0] += 1
+        if tries[0] <= 10:
+            raise RuntimeError("a bug")
+        return already_says(*given)
+
+    monkeypatch.setattr(reporter, "already_says", fails)
+
+    async def story() -> None:
+        with capture_logs() as lines:
+            async with rig(*SERVICE) as on:
+                await on.settle(60)
+                assert {on.reason(name) for name in ("p0", "p1", "d0")} - {""} != set()
+        failures = [line for line in lines if line["event"] == "service cannot be reported"]
+        assert len(failures) == 10
 
     run(story())
 

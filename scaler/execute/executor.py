@@ -20,7 +20,7 @@ from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Re
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
 from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered
-from scaler.informers.jobs import JobRecord, is_as_known
+from scaler.informers.jobs import JobRecord, look_up
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import OwnedRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
@@ -58,8 +58,8 @@ class Executor:
         self._cache = cache = state.cache
         self._writes = writes = ExpectedWrites(writer, cache, expectations)
         self._gates = Gates(writer, writes, state)
-        self._is_as_known = partial(is_as_known, writer.find, cache.jobs)
-        self._guard = RecreationGuard(self._is_as_known)
+        self._look_up = partial(look_up, writer.find, cache.jobs)
+        self._guard = RecreationGuard(self._look_up)
         self._writer = writer
         self._clusterd = clusterd
         self._clock = clock
@@ -257,7 +257,7 @@ class Executor:
     async def _remove(self, key: ServiceKey, record: JobRecord, step: Remove) -> None:
         """Delete one pod after the other: lowered replicas lose their highest indices first. Running pods may end by
         it, so nothing is deleted where a watch is behind."""
-        if not await self._is_as_known(record):
+        if not await self._look_up(record):
             return
         owned = self._cache.pods_of(record.uid)
         for pod in [owned[name] for name in step.pods if name in owned]:
@@ -269,7 +269,7 @@ class Executor:
     async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
         """Update the PodGroup: Volcano reads the size of a gang only there; its other fields stay. Checks as
         `_remove`."""
-        if not await self._is_as_known(record):
+        if not await self._look_up(record):
             return
         group = self._own_pod_group(record)
         if group is None:

@@ -169,9 +169,11 @@ class PodInstances:
     def _remove(self, record: PodRecord, membership: Membership) -> None:
         instance = membership.instance
         self.pods.drop(instance, record.name)
-        if not self.pods.of(instance):
+        known = self.membership.get(instance)
+        if known is not None and not self.pods.of(instance):  # None: a bug kept the pod out when it came
             self.labels.pop(instance, None)
-            self._unlink(self.membership.pop(instance))
+            del self.membership[instance]
+            self._unlink(known)
 
     def _unlink(self, membership: Membership) -> None:
         instance = membership.instance

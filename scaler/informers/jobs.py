@@ -185,7 +185,7 @@ Find = Callable[[Resource, str | None, str], Awaitable[Page[Object]]]
 resource that is not served for a moment."""
 
 
-async def is_as_known(find: Find, jobs: Store[JobRecord], record: JobRecord) -> bool:
+async def look_up(find: Find, jobs: Store[JobRecord], record: JobRecord) -> bool:
     """Look the job up by name, past a watch that may be far behind: False when it is another one by now, or gone. The
     cache has what is found at once. Raises errors of the seam, as `find` does."""
     namespace, name = record.namespace, record.name

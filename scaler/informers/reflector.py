@@ -2,7 +2,9 @@
 
 It never resumes at "now", never reconnects in a tight loop and never ends because the cluster misbehaves. It goes back
 behind what it has seen only when the cluster itself did (`_is_older`). What is not heard of for `silence` seconds is
-listed anew, whatever the watch says. Named after the same in client-go. It decides nothing about what it sees."""
+listed anew, whatever the watch says. Named after the same in client-go. It decides nothing about what it sees.
+
+Beside it: what is watched (`Watched`), and whether the cluster was restored from a backup (`History`)."""
 
 from __future__ import annotations
 

@@ -118,12 +118,13 @@ class Reporter:
         rule = RuleKey(key.namespace, key.rule)
         before = self._reports.get(key)
         changed = before is None or _stated(before) != _stated(report)
-        self._reports[key] = report
         self._note_instances(before, report, changed=changed)
         if changed:
             self._note_warnings(report, set(before.plan.notes) if before is not None else set())
+        self._reports[key] = report  # only now: after a failure the next try is about everything again
+        if changed:
             self._mark_status(key)
-        if rule not in self._last_valid or self._last_valid[rule] != report.last_valid:
+        if rule.name and (before is None or self._last_valid.get(rule) != report.last_valid):
             self._last_valid[rule] = report.last_valid
             self._mark_rule(rule)
 

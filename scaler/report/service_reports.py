@@ -1,6 +1,6 @@
 """The input of the reporter after a pass: one frozen value per service, from its plan and the cache. Pure.
 
-Beside it: which ratio runs, and whether a plan has to be reported."""
+Beside it: which ratio runs, the counts of pods in the status of a job, and whether a plan has to be reported."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class ClusterState:
         """One service as of the cache's present contents."""
         rule = self.rule(key)
         unread = self.cache.refusals.of_rule(key.namespace, key.rule)
-        found = tuple([self._instance(uid) for uid in self.cache.instance_uids(key)])
+        found = tuple([self._built(uid) for uid in self.cache.instance_uids(key)])
         groups = rule.rule.groups if rule.rule is not None else ()
         if not all(one.group in groups for one in found):
             found = tuple([self._as_labelled(key, one, groups) for one in found])
@@ -60,9 +60,9 @@ class ClusterState:
     def instance(self, key: ServiceKey, uid: str) -> Instance:
         """One instance of it, which exists, as of the cache's present contents."""
         rule = self.rule(key).rule
-        return self._as_labelled(key, self._instance(uid), rule.groups if rule is not None else ())
+        return self._as_labelled(key, self._built(uid), rule.groups if rule is not None else ())
 
-    def _instance(self, uid: str) -> Instance:
+    def _built(self, uid: str) -> Instance:
         known = self._instances.get(uid)
         if known is None:
             record, membership = self.cache.job(uid), self.cache.pod_instances.membership.get(uid)

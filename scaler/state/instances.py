@@ -1,6 +1,6 @@
-"""From records in the cache to an instance that only pods name (informers/indexes.py). Decides nothing.
+"""From the records of pods to an instance that only pods name (informers/indexes.py). Decides nothing.
 
-What is a job is an instance without pods, too (jobs.py)."""
+A job is an instance even without pods: jobs.py. Beside it: the times of any instance in our time."""
 
 from __future__ import annotations
 

@@ -71,8 +71,9 @@ class Seen:
         raw = {"metadata": meta, "spec": {"nodeName": node}, "status": status}
         self.cache.pods.apply(pods.read_pod(raw))
 
-    def node(self, name: str, *, ready: bool) -> None:
-        self.cache.nodes.apply(NodeRecord("", name, name, self.version(), NodeFacts(name, ready=ready)))
+    def node(self, name: str, *, ready: bool, unschedulable: bool = False) -> None:
+        facts = NodeFacts(name, ready=ready, unschedulable=unschedulable)
+        self.cache.nodes.apply(NodeRecord("", name, name, self.version(), facts))
 
     def service(self) -> Service:
         return self.state.service(KEY)
@@ -181,12 +182,15 @@ def test_a_change_of_a_pod_concerns_only_its_service(seen: Seen) -> None:
     assert set(seen.dirty) == {KEY}
 
 
-def test_a_node_concerns_the_services_on_it_and_only_when_readiness_changes(seen: Seen) -> None:
+def test_a_node_concerns_the_services_on_it_only_when_it_becomes_ready_cordoned_or_neither(seen: Seen) -> None:
     seen.pod("p0-master-0", node="node")
     seen.dirty.clear()
     seen.node("node", ready=True)
     assert seen.dirty == []
     seen.node("node", ready=False)
+    assert seen.dirty == [KEY]
+    seen.dirty.clear()
+    seen.node("node", ready=False, unschedulable=True)
     assert seen.dirty == [KEY]
 
 
@@ -314,3 +318,21 @@ def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_is_not_its_p
     assert seen.service() == before
     seen.cache.pods.remove("stranger", "p0-master-0", "forged")
     assert (seen.service(), seen.instance().running) == (before, 1)
+
+
+def test_a_pod_that_could_not_be_taken_in_can_go(seen: Seen) -> None:
+    class OnceError(Exception):
+        pass
+
+    def fail_once(change: PodChanged) -> None:
+        if change.old is None:
+            raise OnceError
+
+    seen.changes.subscribe(PodChanged, fail_once)
+    membership = Membership("mine", "mine", size=1, key=KEY, group="prefill")
+    governed = Governed(membership=membership, pod_group="", volcano=False, discounted=False)
+    pod = PodRecord(NAMESPACE, "p", "u", "1", "", "", "Running", 0.0, False, False, True, False, 0, governed=governed)
+    with pytest.raises(OnceError):
+        seen.cache.pods.apply(pod)
+    seen.cache.pods.remove(NAMESPACE, "p", "u")
+    assert seen.cache.service_keys() == []
