@@ -17,13 +17,21 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 import yarl
-from aiohttp.http_exceptions import LineTooLong
 
 from scaler import __version__
 from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Resource, WatchEvent
 from scaler.kube.configuration import Configuration, Credentials, load
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
-from scaler.kube.wire import LONGEST_LINE, EventDecoder, decode_object, decode_page, path_of, query_of, refusal
+from scaler.kube.wire import (
+    LONGEST_LINE,
+    EventDecoder,
+    LineSplitter,
+    decode_object,
+    decode_page,
+    path_of,
+    query_of,
+    refusal,
+)
 
 USER_AGENT = f"scaler/{__version__}"
 REQUEST_TIMEOUT = 10.0
@@ -112,20 +120,18 @@ class HttpKubeApi:
         )
         response = await self._exchange("watch", resource, path_of(resource, namespace) + query, _opened)
         try:
-            decode_event = EventDecoder(decode)
+            splitter, decode_event = LineSplitter(), EventDecoder(decode)
             while True:
                 try:
-                    line = await response.content.readline(max_line_length=LONGEST_LINE)
-                except LineTooLong:
-                    raise UnknownOutcomeError(f"a watch line is longer than {LONGEST_LINE} bytes") from None
+                    chunk = await response.content.readany()
                 except _TRANSPORT_ERRORS as error:
                     raise _untrusted("watch", error) from None
-                if not line:
+                if not chunk:
                     break
-                if not line.endswith(b"\n"):
-                    raise UnknownOutcomeError("the watch ended within an event")
-                if line != b"\n":
+                for line in splitter.feed(chunk):
                     yield await decode_event(line)
+            if splitter.rest:
+                raise UnknownOutcomeError("the watch ended within an event")
         finally:
             response.close()
 
@@ -238,7 +244,7 @@ _METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DEL
 """HTTP methods of the verbs that write; all others are GET."""
 
 _TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-"""ValueError: aiohttp raises it for a chunk that is too long."""
+"""ValueError: aiohttp raises it for a chunk or a line that is too long."""
 
 
 def _untrusted(what: str, error: BaseException) -> KubeError:

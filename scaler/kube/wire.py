@@ -52,6 +52,32 @@ def query_of(parameters: Mapping[str, str | int]) -> str:
     return "?" + urlencode(set_ones) if set_ones else ""
 
 
+class LineSplitter:
+    """Cuts a stream of chunks into lines. StreamReader.readline copies a long line once for each piece of it."""
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._longest = longest
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that `chunk` completes. UnknownOutcomeError when a line is too long."""
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._parts, lines[0]])
+            self._parts, self._size = [], 0
+        self._parts.append(rest)
+        self._size += len(rest)
+        if self._size > self._longest:
+            raise UnknownOutcomeError(f"a watch line is longer than {self._longest} bytes")
+        return [line for line in lines if line]
+
+    @property
+    def rest(self) -> int:
+        """Bytes of an incomplete line."""
+        return self._size
+
+
 class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_token": "continue"}):
     resource_version: str = ""
     continue_token: str = ""

@@ -298,16 +298,6 @@ async def test_events_may_be_cut_anywhere_into_chunks(tmp_path: Path) -> None:
         assert await events_of(api) == ([("ADDED", "6"), ("MODIFIED", "7")], None)
 
 
-@pytest.mark.parametrize("end", [b"", b"\n"])
-async def test_a_line_that_is_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
-    monkeypatch.setattr(client, "LONGEST_LINE", 1_000)
-    lines = line("ADDED", "a", 6), b"\n", line("ADDED", "b", 7, data="x" * 900), b"x" * 1_001 + end
-    async with talking(tmp_path, stream(*lines, hang=True)) as (api, _):
-        seen, error = await events_of(api)
-    assert seen == [("ADDED", "6"), ("ADDED", "7")]
-    assert isinstance(error, UnknownOutcomeError)
-
-
 async def test_an_event_may_be_larger_than_any_buffer(tmp_path: Path) -> None:
     huge = line("ADDED", "a", 6, data="x" * 6 * 2**20)
     async with talking(tmp_path, stream(huge, line("ADDED", "b", 7))) as (api, _):

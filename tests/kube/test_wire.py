@@ -13,6 +13,7 @@ from scaler.kube.wire import (
     CUT,
     DEEPEST,
     EventDecoder,
+    LineSplitter,
     cut_off,
     decode_object,
     decode_page,
@@ -41,6 +42,27 @@ def test_paths_are_those_of_the_api_server(
 def test_empty_parameters_are_left_out_of_a_query() -> None:
     assert query_of({"limit": 0, "continue": "", "labelSelector": "a in (b,c)"}) == "?labelSelector=a+in+%28b%2Cc%29"
     assert query_of({"limit": 0}) == ""
+
+
+@given(st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""))), st.binary(), st.data())
+def test_lines_are_the_same_however_the_stream_is_cut(lines: list[bytes], rest: bytes, data: st.DataObject) -> None:
+    rest = rest.replace(b"\n", b"")
+    whole = b"".join(line + b"\n" for line in lines) + rest
+    splitter = LineSplitter()
+    found: list[bytes] = []
+    while whole:
+        size = data.draw(st.integers(1, len(whole)))
+        found += map(bytes, splitter.feed(whole[:size]))
+        whole = whole[size:]
+    assert found == [line for line in lines if line]
+    assert splitter.rest == len(rest)
+
+
+def test_a_line_without_end_is_given_up() -> None:
+    splitter = LineSplitter(longest=100)
+    splitter.feed(b"x" * 100)
+    with pytest.raises(UnknownOutcomeError):
+        splitter.feed(b"x")
 
 
 DECODERS = [
