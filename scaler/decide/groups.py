@@ -109,7 +109,8 @@ class Group(msgspec.Struct, eq=False):
     taken: int = 0
     """Instances that have a place, those of this decision included. Both instances of a pair count."""
     admitted: int = 0
-    """Instances that got a place by an admission of this decision."""
+    """`admitted`: instances that got a place by an admission of this decision. `beside`: those of them in a pair."""
+    beside: int = 0
 
     def copy(self) -> Group:
         """A copy on which one decision can give places away."""
@@ -152,6 +153,7 @@ class Group(msgspec.Struct, eq=False):
             admit=self.admitted,
             revoke=revoke,
             paired=self.paired,
+            beside=self.beside,
         )
 
     @property
@@ -176,6 +178,7 @@ class Group(msgspec.Struct, eq=False):
     def admit(self, member: Member) -> None:
         """Give a place to an instance that is admitted."""
         self.admitted += 1
+        self.beside += self.taken >= self.target
         self.give_place(member)
 
     def give_place(self, member: Member) -> None:

@@ -202,16 +202,18 @@ def _slots(service: Service, plan: Plan) -> Iterator[str]:
     for name, group in plan.groups.items() if service.key.rule else ():
         if admitted[name] != group.admit and not service.assumed:
             yield f"S5: {name} says {group.admit} admissions, its actions are {admitted[name]}"
-        beside = max(0, group.admit - max(0, group.target - group.running - group.in_flight))
+        more = group.admit - group.beside
+        if more and group.running + group.in_flight + more > group.target:
+            yield (
+                f"S1: {name} runs {group.running}, has {group.in_flight} in flight and gets {more} more: "
+                f"above its target {group.target}"
+            )
         # As many as outdated instances run and newest ones of the same owner are out of the gate, one beside each.
         instances = [one for one in service.instances if one.group == name]
         outdated = Counter(one.owner for one in instances if one.outdated and states[one.uid] in _UP)
         newest = Counter(one.owner for one in instances if not one.outdated and states[one.uid] in _OUT)
         pairs = (outdated & newest).total()
-        if group.paired + beside > pairs:
-            yield (
-                f"S1: {name} runs {group.running}, has {group.in_flight} in flight and gets {group.admit} more: with "
-                f"{group.paired + beside} pairs of revisions that is its target {group.target}, {pairs} are possible"
-            )
-        if group.admit > beside and group.revoke:
+        if group.paired + group.beside > pairs:
+            yield f"S1: {name} counts {group.paired + group.beside} pairs of revisions, {pairs} are possible"
+        if more and group.revoke:
             yield f"S6: {name} admits {group.admit} and revocations {group.revoke} in one plan"

@@ -338,6 +338,8 @@ class GroupPlan(msgspec.Struct, frozen=True, gc=False):
     revoke: int = 0
     paired: int = 0
     """Instances of the newest revision that stand beside a running outdated one; the two count once, as running."""
+    beside: int = 0
+    """Of `admit`: instances without a place of their own, because each is in a pair with a running outdated one."""
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):

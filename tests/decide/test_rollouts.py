@@ -223,7 +223,7 @@ def actions(made: Plan, kind: type) -> list[str]:
 def test_one_of_the_newest_may_stand_beside_each_outdated_one_that_runs() -> None:
     made = decided("2P", "p0 Running old, p1 Running old, p2 Held new, p3 Held new, p4 Held new")
     assert actions(made, Admit) == ["p2", "p3"]
-    assert made.groups["group0"].admit == 2
+    assert (made.groups["group0"].admit, made.groups["group0"].beside) == (2, 2)
 
 
 @pytest.mark.parametrize("state", ["Admitted", "Starting"])
