@@ -91,7 +91,7 @@ class App:
         self._watches = settings.mode is Mode.SHADOW
         self.home = settings.lease_namespace
         if self._watches:
-            api = confined(api, self.home)  # over `apart` the election writes its Lease, nothing else
+            api = confined(api, self.home)
         self.api, self._apart = api, apart
         self.settings = settings
         self.notes = notes

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from scaler.election import Election
 from scaler.kube.api import KubeApi
-from scaler.kube.confined import Guarded
+from scaler.kube.confined import Guarded, confined
 from scaler.kube.errors import NotSentError
 
 T = TypeVar("T")
@@ -102,7 +102,8 @@ async def lead_in_thread(election: Election, connect: Connect, work: Callable[[]
 
     async def lead_there() -> None:
         async with connect() as api:
-            await election.lead(Guarded(api, refuse_when_still), lambda: run_in(main, work))
+            own = confined(api, election.settings.lease_namespace)  # whatever a bug makes of it
+            await election.lead(Guarded(own, refuse_when_still), lambda: run_in(main, work))
 
     beating = main.create_task(beat_for_ever())
     try:

@@ -32,7 +32,8 @@ class Demand:
         self.memory = remembered_of(seen, {m.instance.uid: m.memory for m in self.members}, now)
         self.rule, self.left_out, self.replicas = service.rule, 0, ALL
         """`rule`: the rule without the ratios that are larger than `spec.replicas` needs. `left_out`: their number.
-        `replicas`: instances of the largest ratio that remains; `ALL` = no ratio is left out, 0 = the service rests."""
+        `replicas`: instances of the largest ratio that remains; `ALL` = no ratio is left out, 0 = the service rests,
+        and then `left_out` means nothing."""
         if service.replicas < ALL or self.memory.wanted or service.options.scale_down_delay:
             self._limit(now)
         self.groups, self.target = groups.groups_of(self.rule, self.members)

@@ -21,7 +21,7 @@ class Turns(IntEnum):
     FOR_GOOD = 2
 
 
-class Clock(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class TurnMemory(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A turn and the backoff after it: of the minimum of a service, or of one instance."""
 
     turn_since: float = 0.0
@@ -34,7 +34,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The pardon was used: a bind of any pod has taken back a turn or backoff once."""
 
 
-class InstanceMemory(Clock, frozen=True, gc=False):
+class InstanceMemory(TurnMemory, frozen=True, gc=False):
     """The memory of one instance. It has a turn as a scale-up, or while it is bound in part."""
 
     broken_since: float = 0.0
@@ -60,7 +60,7 @@ class InstanceMemory(Clock, frozen=True, gc=False):
     turns: Turns = Turns.NONE
 
 
-class ServiceMemory(Clock, frozen=True, gc=False):
+class ServiceMemory(TurnMemory, frozen=True, gc=False):
     """The memory of one service with the turn of its minimum, and by uid the memory of its instances."""
 
     instances: dict[str, InstanceMemory] = {}

@@ -12,7 +12,7 @@ import msgspec
 
 from scaler.decide import turn
 from scaler.decide.explain import room_in_words
-from scaler.decide.memory import Clock
+from scaler.decide.memory import TurnMemory
 from scaler.decide.nodes import Room, joined
 from scaler.decide.placement import Placement, Reservation, Shortage
 from scaler.decide.plan import Draft, Why, requests_of
@@ -139,7 +139,7 @@ class Minimums:
                     return Minimum(members, Room.FREE, reservation)
         return None
 
-    def has_to_end(self, draft: Draft, memory: Clock, *, own_waits: bool) -> bool:
+    def has_to_end(self, draft: Draft, memory: TurnMemory, *, own_waits: bool) -> bool:
         """Whether a turn that is over by the clock ends: an instance waits for the room. `own_waits`: one of the same
         service waits. If no pod in the cluster was bound since the clock began, the turn ends for a minimum of the same
         or a higher priority; for any other instance only after `backoff_max`."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 
-from scaler.decide.memory import Clock, ServiceMemory, Turns
+from scaler.decide.memory import ServiceMemory, TurnMemory, Turns
 from scaler.decide.plan import Draft
 from scaler.decide.world import Policy, Reason, State, World
 
@@ -41,7 +41,7 @@ def observe(draft: Draft, world: World, node_back_at: float) -> None:
             remember(backoff_until=0.0)
 
 
-def _clocks(draft: Draft) -> Iterator[tuple[Callable[..., None], Clock]]:
+def _clocks(draft: Draft) -> Iterator[tuple[Callable[..., None], TurnMemory]]:
     """The memory of the service and of each instance, with the function that changes it."""
     yield draft.remember, draft.memory
     for member in draft.demand.members:
@@ -86,7 +86,7 @@ def _pardon(draft: Draft, world: World) -> None:
             draft.remember_of(member.uid, counted=one.failures)
 
 
-def _is_late(memory: Clock, world: World) -> bool:
+def _is_late(memory: TurnMemory, world: World) -> bool:
     """Whether the turn is over by the clock, and before the new bind no pod of any service was bound in the turn."""
     return is_over(memory, world) and world.memory.last_bind <= memory.turn_since
 
@@ -100,17 +100,17 @@ def _forget_turns(draft: Draft) -> None:
             draft.remember_of(uid, turns=Turns.NONE, backoff_until=0.0, turn_over=memory.turn_over and bound)
 
 
-def is_over(memory: Clock, world: World) -> bool:
+def is_over(memory: TurnMemory, world: World) -> bool:
     """Whether the turn is over by the clock: no progress within `minimum_timeout`."""
     return memory.turn_since > 0 and world.now - memory.turn_since >= world.policy.minimum_timeout
 
 
-def begins_anew(memory: Clock, world: World) -> bool:
+def begins_anew(memory: TurnMemory, world: World) -> bool:
     """Whether the clock of a turn without progress may start again: after a bind of any pod, or after `backoff_max`."""
     return world.last_bind > memory.turn_since or world.now - memory.turn_since >= world.policy.backoff_max
 
 
-def ended(memory: Clock, world: World) -> dict[str, float]:
+def ended(memory: TurnMemory, world: World) -> dict[str, float]:
     """The changes of the memory when a turn ends: one more failure, and backoff."""
     failures = memory.failures + 1
     return {"turn_since": 0.0, "failures": failures, "backoff_until": world.now + _pause(failures, world)}
@@ -126,11 +126,11 @@ def _pause(failures: int, world: World) -> float:
     return min(world.policy.backoff * 2.0 ** min(max(0, failures - 1), 16), world.policy.backoff_max)
 
 
-def in_backoff(memory: Clock, world: World) -> bool:
+def in_backoff(memory: TurnMemory, world: World) -> bool:
     return world.now < memory.backoff_until
 
 
-def not_scheduled(memory: Clock, reason: Reason) -> tuple[Reason, tuple[str, ...]]:
+def not_scheduled(memory: TurnMemory, reason: Reason) -> tuple[Reason, tuple[str, ...]]:
     """The reason after a turn that ended, with words: how many turns ended, and when the next one begins."""
     until = datetime.fromtimestamp(memory.backoff_until, UTC).strftime("%H:%M:%S UTC")
     times = "once" if memory.failures == 1 else f"{memory.failures} times"
@@ -170,7 +170,7 @@ def moments(draft: Draft, world: World) -> Iterator[float]:
     """The times at which the decision may change by time alone; 0.0 = never, times in the past included."""
     policy, memory = world.policy, draft.memory
     uids = memory.instances if draft.demand.has_turns or draft.has_changes else ()
-    clocks: list[Clock] = [memory, *map(draft.memory_of, uids)]
+    clocks: list[TurnMemory] = [memory, *map(draft.memory_of, uids)]
     for clock in clocks:
         if clock.turn_since:
             yield clock.turn_since + policy.minimum_timeout

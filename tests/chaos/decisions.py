@@ -1,7 +1,7 @@
 """Whether a decision was right for what it saw: S1, S3, S11 and the order of ratios, counted anew from the bare facts.
 
 Reads the counts of pods in a world, its nodes and what the plans do; the numbers and states that the decision found
-for itself are not looked at. Drains (3c) are left to `violations`, which is asked beside this and counts them so."""
+for itself are not looked at."""
 
 from __future__ import annotations
 
@@ -51,13 +51,29 @@ def wrong(world: World, decision: Decision) -> Iterator[str]:
     drained = {action.uid for action in going if action.beneficiary == NOBODY}
     for service, plan in zip(world.services, decision.plans, strict=True):
         if service.rule is not None:
-            yield from _wrong_admissions(service, service.rule.groups, _ratios(service), plan)
+            ratios = _ratios(service)
+            everything = sum(service.rule.ratios[0].counts.values())
+            if service.replicas > everything and any(one.uid in drained for one in service.instances):
+                yield f"3c anew: {plan.key} is drained though spec.replicas is {service.replicas}"
+            yield from _wrong_drains(service, ratios[0], plan, drained)
+            yield from _wrong_admissions(service, service.rule.groups, ratios, plan)
     yield from _wrong_evictions(world, [action for action in going if action.uid not in drained], drained)
 
 
 def _ratios(service: Service) -> list[Counts]:
     """Of its rule those that are wanted, the largest first."""
     return limited([ratio.counts for ratio in service.rule.ratios], service.replicas) if service.rule else [{}]
+
+
+def _wrong_drains(service: Service, largest: Counts, plan: Plan, drained: set[str]) -> Iterator[str]:
+    """3c: nothing that runs within what `spec.replicas` orders."""
+    mine = [one for one in service.instances if one.uid in drained]
+    for group in {one.group for one in mine}:
+        own = [one for one in service.instances if one.group == group and one.bound]
+        runs, lost = sum(map(_runs, own)), sum(_runs(one) and one.uid in drained for one in own)
+        most = largest.get(group or "", 0)
+        if len(own) - sum(one in mine for one in own) < most or (lost and runs - lost < most):
+            yield f"3c anew: {lost} of {runs} running {group} of {plan.key} are drained, the ratio has {most}"
 
 
 def _wrong_admissions(service: Service, groups: Iterable[str], ratios: Sequence[Counts], plan: Plan) -> Iterator[str]:

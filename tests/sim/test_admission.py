@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, NAMESPACES, PODS, Object, PatchType
 from scaler.kube.errors import ForbiddenError
 from scaler.sim.apiserver.server import Hook, Review
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import job
-from tests.rig import Rig
+from tests.rig import START
 
 POD: Object = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "x"}]}}
 
 
 def cluster(*hooks: Hook) -> SimCluster:
-    return SimCluster(Rig().clock, admission=hooks)
+    return SimCluster(Clock(START), admission=hooks)
 
 
 def gate(review: Review) -> Object:

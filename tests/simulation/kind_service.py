@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from scaler.kube.api import NAMESPACES, Object
+from scaler.names import NAMESPACE_LABEL
 from scaler.settings import Mode
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate
@@ -55,7 +56,8 @@ class KindService:
     # what happens
 
     def furnish(self, *, admission: bool) -> None:
-        namespace = manifest(NAMESPACES, self.service.namespace, labels=OPTED_IN if admission else {})
+        labels = OPTED_IN if self.kind is ASCEND_JOBS else {NAMESPACE_LABEL: "enabled"}
+        namespace = manifest(NAMESPACES, self.service.namespace, labels=labels if admission else {})
         self.cluster.apply([QUEUE, namespace])
         self.cluster.apply([deployment()] if self.kind is ASCEND_JOBS else [])
         self.rig.nodes("cpu-0", npu=0)

@@ -16,7 +16,7 @@ from scaler.informers.jobs import read_job_record
 from scaler.informers.records import NodeFacts, NodeRecord
 from scaler.names import DELETION_COST, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
 from scaler.state.cluster import ClusterState
-from scaler.workloads.membership import OwnerFacts
+from scaler.workloads.membership import Membership, OwnerFacts
 from tests.jobs import NAMESPACE, job
 
 KEY = ServiceKey(NAMESPACE, "rule", "mindie")
@@ -330,9 +330,11 @@ def test_a_pod_that_could_not_be_taken_in_can_go(seen: Seen) -> None:
 
     seen.changes.subscribe(PodChanged, fail_once)
     membership = Membership("mine", "mine", size=1, key=KEY, group="prefill")
-    governed = Governed(membership=membership, pod_group="", volcano=False, discounted=False)
-    pod = PodRecord(NAMESPACE, "p", "u", "1", "", "", "Running", 0.0, False, False, True, False, 0, governed=governed)
+    governed = pods.Governed(membership=membership, pod_group="", volcano=False, discounted=False)
+    pod = pods.PodRecord(
+        NAMESPACE, "p", "u", "1", "", "", "Running", 0.0, False, False, True, False, 0, governed=governed
+    )
     with pytest.raises(OnceError):
         seen.cache.pods.apply(pod)
     seen.cache.pods.remove(NAMESPACE, "p", "u")
-    assert seen.cache.service_keys() == []
+    assert "mine" not in seen.cache.pod_instances.membership
