@@ -1,7 +1,7 @@
-"""The only way to write: within the leadership deadline, with bounded retries, and never with a guessed outcome.
+"""Writes all but the Lease and the webhook's certificate: within the leadership deadline, never guessing an outcome.
 
-It knows nothing of services and plans, and has no memory: an uncertain outcome is read from the API server, or
-raised."""
+It knows nothing of services and plans, and has no memory: retries are bounded, and an uncertain outcome is read from
+the API server, or raised."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The in-process cluster of demo, simulate and tests. Production code never imports it."""
+"""The in-process cluster of demo, simulate and tests. What runs in the cluster never imports it."""

@@ -1,1 +1,1 @@
-"""Commands for people. Nothing here runs with rights in the cluster."""
+"""Commands for people. Nothing here but `shadow run` has rights of its own in a cluster."""
