@@ -66,7 +66,7 @@ ROLES: dict[str, dict[tuple[str, str], set[str]]] = {
         ("scheduling.volcano.sh", "podgroups"): {"get", "create", "patch"},
     },
     "create": {
-        ("", "configmaps"): {"get", "patch"},
+        ("", "configmaps"): {"get", "patch", "delete"},
         ("", "pods"): {"create"},
         ("", "services"): {"get", "list", "watch", "create", "delete"},
         ("mindxdl.gitee.com", "ascendjobs"): {"get", "patch", "delete"},

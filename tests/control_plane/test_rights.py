@@ -107,6 +107,7 @@ def test_every_right_is_needed(plane: ControlPlane, story: list[dict[str, Any]])
         Right("coordination.k8s.io", "leases", "list"),  # in the namespaces of installs: there is only our own
         Right("", "configmaps", "get"),  # rank tables, see test_ranktables.py
         Right("", "configmaps", "patch"),
+        Right("", "configmaps", "delete"),  # for replicas of v0.2.0
         Right("mindxdl.gitee.com", "ascendjobs", "delete"),  # a finished job whose time is over
         Right("apiextensions.k8s.io", "customresourcedefinitions", "list"),  # of kinds that are not installed
         Right("apiextensions.k8s.io", "customresourcedefinitions", "watch"),
@@ -158,6 +159,7 @@ def test_with_its_token_and_the_account_guard_nobody_writes_what_is_not_its_busi
         ("run", "evil", "--image=none", "-n", "enabled", "--labels=mind-cluster/scaling-rule=x"),
         ("run", "evil", "--image=none", "-n", "kube-system"),
         ("patch", "configmap", "theirs", "-n", "enabled", "-p", '{"data":{"a":"b"}}'),
+        ("delete", "configmap", "theirs", "-n", "enabled"),
         ("create", "-n", "kube-system", "-f", str(somebodys)),
         ("create", "-n", "enabled", "-f", str(somebodys)),
         ("create", "-n", "enabled", "-f", str(resting)),

@@ -85,11 +85,11 @@ def when_they_serve(start: Start, *, alone: bool) -> list[int]:
 
 def running(start: Start, s: State, ready: set[int], time: int) -> State:
     """Instances get their pods where others make them, and run when they had the time for it."""
-    insts = list(s.insts)
+    insts, facts = list(s.insts), Facts(start.of, s)
     for n, inst in enumerate(insts):
         if start.of.gates and inst.pods[0] == NOT_THERE and time >= start.made[n]:
             insts[n] = inst._replace(pods=(GATED,) * len(inst.pods))
-        if n in ready and not Facts(start.of, s).runs(n):
+        if n in ready and not facts.runs(n):
             insts[n] = inst._replace(pods=tuple(("r", place) for _, place in inst.pods))
     return s if insts == list(s.insts) else s._replace(insts=tuple(insts))
 

@@ -56,7 +56,7 @@ ROLES: dict[str, Role] = {
         ("scheduling.volcano.sh", "podgroups"): "get create patch",
     },
     "create": {
-        ("", "configmaps"): "get patch",
+        ("", "configmaps"): "get patch delete",
         ("", "pods"): "create",
         ("", "services"): "get list watch create delete",
         ("mindxdl.gitee.com", "ascendjobs"): "get patch delete",
