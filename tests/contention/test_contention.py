@@ -46,7 +46,8 @@ def test_the_measured_loads_end_as_promised_with_every_seed_each_in_its_own_hist
     assert max(one.most["admissions of one instance"] for one in outcomes) <= 4
 
 
-@pytest.mark.parametrize("story", short_and_long(MEASURED, short=1, why="twice as many nodes"))
+@pytest.mark.parametrize("story", MEASURED)
+@pytest.mark.long("twenty services")
 def test_the_measured_loads_end_as_promised(story: str) -> None:
     assert play(story, 101).failures == []
 
@@ -74,7 +75,9 @@ def test_without_arbitration_the_same_judge_finds_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    "mutant", [one for one in MUTANTS if one.by.startswith("story ")], ids=lambda mutant: mutant.mistake
+    "mutant",
+    short_and_long([one for one in MUTANTS if one.by.startswith("story ")], short=2, why="more mistakes"),
+    ids=lambda mutant: mutant.mistake,
 )
 def test_a_broken_controller_is_noticed(mutant: Mutant) -> None:
     with broken(mutant):

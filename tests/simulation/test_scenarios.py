@@ -13,7 +13,8 @@ from tests.simulation.worlds import ROOT, played
 SCENARIOS = sorted((ROOT / "tests" / "scenarios").glob("*.yaml"))
 DEMO = ROOT / "manifests" / "examples" / "demo.yaml"
 LONGEST = {
-    "cordoned-for-days-blocks-no-free-node", "thirty-services-of-mixed-sizes",
+    "a-minimum-never-bound-costs-ten-services-nothing", "cordoned-for-days-blocks-no-free-node",
+    "thirty-services-of-mixed-sizes",
     "scale-ups-that-spoil-nothing-are-never-revoked", "thirty-services-of-mixed-sizes-beside-ascend-operator",
     "scale-ups-that-spoil-nothing-are-never-revoked-beside-ascend-operator",
 }  # fmt: skip
