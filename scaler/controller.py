@@ -298,7 +298,7 @@ class Controller:
             await slices.end()  # the actions that have begun run their first steps
             if service.assumed:
                 continue
-            if plan.actions and self._acting is not ModeInForce.WATCHES:
+            if self._is_carried_out(plan):
                 since = max(self._began, self.queue.dirty_since(plan.key)) if plan.key in self._unreported else started
                 with self._retried("plan cannot begin", plan.key):
                     self.services.assume(plan, world.now)
@@ -307,6 +307,9 @@ class Controller:
                     self.metrics.acted_on(plan)
                     acting.create_task(self._act(world, plan, since))
         return begun
+
+    def _is_carried_out(self, plan: Plan) -> bool:
+        return bool(plan.actions) and self._acting is not ModeInForce.WATCHES
 
     async def _act(self, world: World, plan: Plan, since: float) -> None:
         """Perform one plan, note its refusals, and log it with its outcome."""
@@ -362,7 +365,7 @@ class Controller:
         for service, plan in pairs:
             with self._retried("service cannot be reported", plan.key):
                 self.reporter.note(report_of(self.state, service, plan, alone=alone, out_of_touch=out_of_touch))
-                if not plan.actions or self._acting is ModeInForce.WATCHES:
+                if not self._is_carried_out(plan):
                     self.queue.forget(plan.key)
             await slices.end()
 

@@ -102,7 +102,7 @@ async def lead_in_thread(election: Election, connect: Connect, work: Callable[[]
 
     async def lead_there() -> None:
         async with connect() as api:
-            own = confined(api, election.settings.lease_namespace)  # whatever a bug makes of it
+            own = confined(api, election.settings.lease_namespace)  # a bug in the election can write nothing else
             await election.lead(Guarded(own, refuse_when_still), lambda: run_in(main, work))
 
     beating = main.create_task(beat_for_ever())

@@ -7,6 +7,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -130,3 +131,13 @@ def test_every_metric_variable_label_and_annotation_that_a_page_names_exists() -
     assert {name for name in metrics if name not in source} == set()
     variables = set(re.findall(r"\bSCALER_[A-Z_]+", ALL_PAGES)) - {"SCALER_CONFIG", "SCALER_DEBUG"}
     assert {name for name in variables if name.removeprefix("SCALER_").lower() not in Settings.model_fields} == set()
+
+
+def test_the_test_that_the_page_on_tests_shows_passes() -> None:
+    (shown,) = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs/reference/tests.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    names: dict[str, Any] = {}
+    exec(shown, names)  # noqa: S102 - a page of our own
+    (test,) = [made for name, made in names.items() if name.startswith("test_")]
+    test()

@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from scaler.clock import Clock
 from scaler.election import Election, LeadershipLost
 from scaler.kube.api import LEASES, PODS, KubeApi, Object
-from scaler.kube.errors import NotSentError
+from scaler.kube.errors import ForbiddenError, NotSentError
 from scaler.kube.writer import NotLeaderError, Writer
 from scaler.names import RELEASED_BY
 from scaler.settings import Settings
@@ -120,3 +120,17 @@ async def test_a_connection_that_cannot_be_made_is_told_to_who_wants_to_lead() -
 
     with pytest.raises(NotSentError):
         await lead_in_thread(Stage().election, refused, Stage().work)
+
+
+async def test_the_connection_of_the_election_writes_nothing_outside_of_its_own_namespace() -> None:
+    stage, refused = Stage(), list[str]()
+
+    async def lead(api: KubeApi, work: Callable[[], Awaitable[None]]) -> None:
+        for resource, namespace in ((PODS, NS), (LEASES, "elsewhere")):
+            with pytest.raises(ForbiddenError):
+                await api.create(resource, namespace, {"metadata": {"name": "evil"}})
+            refused.append(namespace)
+
+    stage.election.lead = lead  # type: ignore[method-assign]
+    await lead_in_thread(stage.election, stage.connect, stage.work)
+    assert (refused, stage.renewals()) == ([NS, "elsewhere"], 0)

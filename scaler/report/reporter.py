@@ -241,8 +241,7 @@ class Reporter:
             self._outbox.mark(_Due(self._write_status, key, key.namespace))
 
     def _mark_rule(self, rule: RuleKey) -> None:
-        if rule.name:
-            self._outbox.mark(_Due(self._write_last_valid, rule, rule.namespace))
+        self._outbox.mark(_Due(self._write_last_valid, rule, rule.namespace))
 
     # Writing
 

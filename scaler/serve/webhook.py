@@ -58,7 +58,7 @@ def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
             server.lend(request, length)
             body = await request.read()
             reviewed = partial(answer_to, body, review)
-            answer = reviewed() if len(body) <= at_once else await long_reviews.wait_for(reviewed, request.remote or "")
+            answer = reviewed() if len(body) <= at_once else await long_reviews.in_turn(reviewed, request.remote or "")
             metrics.webhook_answers.labels(path, answer.outcome).inc()
             metrics.webhook_seconds.observe(loop.time() - began)
             return web.Response(body=encode(answer), content_type="application/json")
@@ -82,7 +82,7 @@ class _LongReviews:
         """The addresses that asked."""
         self._server = server
 
-    async def wait_for(self, reviewed: Callable[[], Response], address: str) -> Response:
+    async def in_turn(self, reviewed: Callable[[], Response], address: str) -> Response:
         if len(self._waiting) >= _LONG or self._waiting.count(address) >= _LONG // 2:
             self._server.turn_away()
         self._waiting.append(address)
