@@ -7,7 +7,7 @@ The same world gives the same decision, byte for byte. A `DecisionCache` saves t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property, partial
 from typing import Any, TypeVar
 
@@ -16,15 +16,15 @@ import msgspec
 from scaler.decide import turn
 from scaler.decide.arbitration import Arbitration
 from scaler.decide.demand import Demand
-from scaler.decide.demands import MOST_FAILING, Demands, NotDecided, first_failing, left_alone, not_decided
+from scaler.decide.demands import MOST_FAILING, Demands, first_failing
 from scaler.decide.groups import Group
 from scaler.decide.node_classes import Neighbours, NodeIndex
-from scaler.decide.nodes import Nodes
+from scaler.decide.nodes import Node, Nodes
 from scaler.decide.placement import Placement
 from scaler.decide.plan import NOT_MADE, Draft, plan_of
 from scaler.decide.reservations import Sources
 from scaler.decide.state import Member, is_made, may_be_revoked, newest_admission_first, why_not_admissible
-from scaler.decide.world import NOBODY, Decision, Plan, Reason, ServiceKey, State, Tally, World
+from scaler.decide.world import Decision, Plan, Reason, State, Tally, World
 
 Made = TypeVar("Made")
 
@@ -37,8 +37,6 @@ class DecisionCache:
         self.node_index = NodeIndex(Nodes())
         self.neighbours: Neighbours | None = None
         self.parts: dict[int, _Part] = {}
-        self.undecided: dict[ServiceKey, NotDecided] = {}
-        """Services that are not weighed for a while, because arbitration failed with them."""
 
 
 def decide(world: World, cache: DecisionCache | None = None) -> Decision:
@@ -61,11 +59,9 @@ class _Part(msgspec.Struct, eq=False):
     until: float
     """From this time on the arbitration may change by time alone; 0.0 = never."""
     inputs: tuple[object, ...]
-    """The other inputs of the arbitration: evictions under way, whether a service is probed, the last binds."""
+    """The other inputs of the arbitration: whether a service is probed, the last binds."""
     settled: bool
     """The arbitration changed the memory of no service."""
-    undecided: Collection[int] = ()
-    """Positions of services at which the arbitration failed."""
 
 
 class _Pass:
@@ -73,13 +69,10 @@ class _Pass:
 
     def __init__(self, world: World, cache: DecisionCache, demands: Demands) -> None:
         self.world, self.cache, self.demands = world, cache, demands
-        cache.undecided = {key: one for key, one in cache.undecided.items() if world.now < one.until}
         changed, came_or_went = demands.follow(world)
         self.changed = set(changed)
         self.drafts: dict[int, Draft] = {}
         """Drafts of this decision; services without changes have none."""
-        self.undecided: dict[int, NotDecided] = {at: failed for at in changed if (failed := demands.all[at].failed)}
-        """Services that get a plan without actions, because deciding failed."""
         nodes = (world.nodes if demands.weighs else None) or Nodes()
         self.node_index = cache.node_index = cache.node_index.after(nodes)
         known, counts, index = cache.neighbours, demands.service_counts, self.node_index
@@ -89,10 +82,6 @@ class _Pass:
             cache.parts = {}
         self.neighbours = cache.neighbours = known
         self.probing = any(turn.is_probing(demands.all[at].demand.memory, world) for at in demands.active)
-        assumed = [demands.all[at].demand.service for at in sorted(demands.assumed) if demands.weighs]
-        ending = [i for service in assumed for i in service.instances if i.terminating and not i.pods]
-        self.evicted = [seat for instance in ending for seat in instance.seats]
-        """Pods of evictions under way, with their nodes: the nodes do not show yet that the pods end."""
 
     def decide(self) -> Decision:
         world, demands = self.world, self.demands
@@ -113,28 +102,26 @@ class _Pass:
         return Decision(plans, memory, recheck_at, Tally(serving=demands.serving, idle=dict(idle), **numbers))
 
     def _attempt(self, at: int, make: Callable[[Any, float], Made], one: object) -> Made | None:
-        """What is made of one service; None when that fails."""
-        try:
-            return make(one, self.world.now)
-        except Exception as error:
-            self.undecided[at] = not_decided(error, self.world.now)
-            return None
+        """What is made of one service; None when deciding about it fails, or failed before."""
+        if self.demands.all[at].failed is None:
+            try:
+                return make(one, self.world.now)
+            except Exception as error:
+                self.demands.leave_out([at], error, self.world.now)
+        return None
 
     def _plans(self) -> tuple[Plan, ...]:
         """The plans of all services; an unchanged plan is the same object as before."""
-        drafted = self.demands.drafted
-        unchanged = {at for part in self.cache.parts.values() for at in (*part.drafts, *part.undecided)}
-        for at in {*self.changed, *self.drafts, *self.undecided, *(drafted - unchanged)}:
-            known, draft = self.demands.all[at], self.drafts.get(at)
-            plan_inputs: object = draft.plan_inputs if draft is not None and any(draft.plan_inputs) else None
-            plan_inputs = self.undecided.get(at, plan_inputs)
-            if known.plan_inputs != plan_inputs:
-                made = None if at in self.undecided else self._attempt(at, plan_of, draft or Draft(known.demand))
-                made = made or left_alone(known.demand.service.key, self.undecided[at])
-                known.plan = known.plan if known.plan == made else made
+        demands = self.demands
+        unchanged = {at for part in self.cache.parts.values() for at in part.drafts}
+        for at in {*self.changed, *self.drafts, *(demands.drafted - unchanged)}:
+            known, draft = demands.all[at], self.drafts.get(at)
+            plan_inputs = draft.plan_inputs if draft is not None and any(draft.plan_inputs) else None
+            if known.plan_inputs != plan_inputs and (made := self._attempt(at, plan_of, draft or Draft(known.demand))):
                 known.plan_inputs = plan_inputs
-                (drafted.add if known.weighed and plan_inputs is not None else drafted.discard)(at)
-                self.demands.plans[at] = known.plan
+                (demands.drafted.add if known.weighed and plan_inputs is not None else demands.drafted.discard)(at)
+                if known.plan != made:
+                    known.plan = demands.plans[at] = made
         return tuple(self.demands.plans)
 
     def _first(self, moments: Iterable[float]) -> float:
@@ -172,30 +159,20 @@ class _Pass:
 
     def _inputs(self, *, heeds_binds: bool) -> tuple[object, ...]:
         binds = (self.world.last_bind, self.world.memory.last_bind) if heeds_binds else None
-        return self.evicted, self.probing, binds
+        return self.probing, binds
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
         """Arbitrate a part without the services at which arbitration fails. If these are many, without any service."""
-        known, before = self.demands.all, self.cache.undecided
-        positions = self._positions[number] if before else []
-        found = {at: before[key] for at in positions if (key := known[at].demand.service.key) in before}
-        self.undecided |= found
-        left = [at for at in active if at not in found]
-        while True:
+        demands = self.demands
+        while active:
             try:
-                part = self._arbitrate(number, left)
-                break
+                return self._arbitrate(number, active)
             except Exception as error:
-                many = len(found) >= MOST_FAILING
-                failing = left if many else [first_failing(left, partial(self._arbitrate, number))]
-                found |= dict.fromkeys(failing, not_decided(error, self.world.now))
-                self.undecided |= found
-                left = [at for at in left if at not in found]
-        before |= {known[at].demand.service.key: failed for at, failed in found.items()}
-        again = [failed.until for failed in found.values()]
-        part.undecided = found
-        part.recheck_at, part.until = self._first([part.recheck_at, *again]), self._first([part.until, *again])
-        return part
+                many = sum(demands.all[at].failed is not None for at in self._positions[number]) >= MOST_FAILING
+                failing = active if many else [first_failing(active, partial(self._arbitrate, number))]
+                demands.leave_out(failing, error, self.world.now)
+                active = [at for at in active if at not in failing]
+        return self._part({}, [], self._inputs(heeds_binds=False), ())
 
     def _arbitrate(self, number: int, active: Sequence[int]) -> _Part:
         world, known = self.world, self.demands.all
@@ -204,7 +181,7 @@ class _Pass:
 
         @cache  # most decisions look for no victims and never call it
         def drafts_of_part(most: float) -> list[Draft]:
-            positions = [at for at in self._positions[number] if at not in self.undecided]
+            positions = [at for at in self._positions[number] if known[at].failed is None]
             if all(known[at].demand.priority > most for at in positions):
                 return []
             drafts.update({at: self._draft(at) for at in positions if at not in drafts})
@@ -212,30 +189,31 @@ class _Pass:
 
         placement = Placement(self.node_index, now=world.now, due_back=world.policy.due_back)
         drained = [seat for draft in waiting for member in draft.demand.drained for seat in member.instance.seats]
-        placement.count_freed([*self.evicted, *drained])
+        placement.count_freed(drained)
         part_of, nodes = self.neighbours.part_of_class, self.node_index.nodes
-        unusual = any(part_of.get(nodes[at].node_class) == number for at in self.node_index.unusual)
-        room_to_come = bool(self.evicted or drained) or unusual
-        sources = Sources(placement, world, drafts_of_part, room_to_come=room_to_come)
+        unusual = [nodes[at] for at in self.node_index.unusual if part_of.get(nodes[at].node_class) == number]
+        sources = Sources(placement, world, drafts_of_part, room_to_come=bool(drained or unusual))
         inputs = self._inputs(heeds_binds=any(turn.heeds_binds(draft) for draft in waiting))
         arbitration = Arbitration(drafts, sources, probing=self.probing)
         arbitration.run()
         self.probing = arbitration.minimums.probing
-        return self._part(drafts, waiting, inputs)
+        return self._part(drafts, waiting, inputs, unusual)
 
     def _draft(self, at: int) -> Draft:
         demand, neighbours = self.demands.all[at].demand, self.neighbours
         return Draft(demand, neighbours.classes[demand.requests], shares=neighbours.shares(demand.requests))
 
-    def _part(self, drafts: dict[int, Draft], active: list[Draft], inputs: tuple[object, ...]) -> _Part:
+    def _part(
+        self, drafts: dict[int, Draft], active: list[Draft], inputs: tuple[object, ...], unusual: Sequence[Node]
+    ) -> _Part:
         moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.world)]
         if any(draft.decide_again for draft in drafts.values()):
             moments.append(self.world.now + 0.001)  # decide again at once
-        overdue = list(self.node_index.overdue_from(self.world.policy.due_back))
+        overdue = [moment for node in unusual for moment in node.overdue_from(self.world.policy.due_back)]
         moments += overdue if any(draft.demand.lacks_minimum for draft in active) else ()
         return _Part(
             drafts=drafts,
-            tally=_tally_of(drafts.values(), active, self.world),
+            tally=_tally_of(active, self.world),
             recheck_at=self._first(moments),
             until=self._first([*moments, *overdue]),
             inputs=inputs,
@@ -243,21 +221,18 @@ class _Pass:
         )
 
 
-def _tally_of(drafts: Iterable[Draft], active: Sequence[Draft], world: World) -> tuple[Counter[str], Counter[str]]:
+def _tally_of(active: Sequence[Draft], world: World) -> tuple[Counter[str], Counter[str]]:
     """The numbers of `Tally` about weighed services, and idle resources. `active`: drafts with something to weigh."""
     idle = Counter[str]()
     for draft in active:
         for instance in () if draft.demand.serves else draft.demand.service.instances:
             for _, request in instance.seats:
                 idle.update(dict(request.requests))
-    acted_on = [draft for draft in drafts if not draft.demand.service.assumed]
     numbers = Counter(
         minimums_waiting=sum([draft.demand.lacks_minimum for draft in active]),
         scale_ups_waiting=sum([len(draft.waits) for draft in active if draft.demand.serves]),
         in_backoff=sum([turn.in_backoff(draft.memory, world) for draft in active]),
         probing=sum([turn.is_probing(draft.memory, world) for draft in active]),
-        revoked=sum([len(draft.revoked) for draft in acted_on]),
-        evicted=sum([beneficiary != NOBODY for draft in acted_on for beneficiary in draft.evicted.values()]),
     )
     return numbers, idle
 

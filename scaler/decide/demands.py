@@ -42,10 +42,10 @@ def not_decided(error: Exception, now: float) -> NotDecided:
     return NotDecided(f"{type(error).__name__}: {error}"[:500] + f" (at {place})", now + PAUSE)
 
 
-def nothing_of(service: Service, seen: ServiceMemory, failed: NotDecided, policy: Policy) -> Demand:
+def nothing_of(service: Service, seen: ServiceMemory, policy: Policy) -> Demand:
     """A demand for nothing, in place of one that could not be made. The memory of the service stays as it is."""
-    demand = Demand(Service(service.key, ()), ServiceMemory(), failed.until - PAUSE, policy)
-    demand.service, demand.seen, demand.memory, demand.until = service, seen, seen, failed.until
+    demand = Demand(Service(service.key, ()), ServiceMemory(), 0.0, policy)
+    demand.service, demand.seen, demand.memory = service, seen, seen
     return demand
 
 
@@ -79,11 +79,18 @@ class _Known(msgspec.Struct, eq=False):
     demand: Demand
     weighed: bool
     """Whether the service is weighed against others; if not, it decides alone."""
-    plan: Plan | None = None
+    plan: Plan
     plan_inputs: object = ""
     """`Draft.plan_inputs` of the plan; None = the draft is empty; "" = the plan was made from another demand."""
     failed: NotDecided | None = None
-    """Why the demand could not be made."""
+    """Why deciding about the service failed: it is left as it is for a while."""
+
+    @property
+    def until(self) -> float:
+        """From this time on the entry may change by time alone; 0.0 = never."""
+        if self.failed is None:
+            return self.demand.until
+        return min(self.failed.until, self.demand.until or self.failed.until)
 
 
 class Demands:
@@ -99,7 +106,6 @@ class Demands:
         """Pod requests -> number of weighed services with these requests."""
         self.active: set[int] = set()
         """Services with something to weigh."""
-        self.assumed: set[int] = set()
         self.drafted: set[int] = set()
         """Weighed services of which the plan depends on a draft that is not empty."""
         self.serving = 0
@@ -128,7 +134,7 @@ class Demands:
             looked = self._looked(now[at], before, world)
             if looked is not before:
                 self._count(at, -1)
-                self.all[at] = looked
+                self.all[at], self.plans[at] = looked, looked.plan
                 self._count(at, 1)
                 changed.append(at)
         return changed, False
@@ -149,18 +155,28 @@ class Demands:
         self._changed = tuple(changed)
         return self._memory
 
+    def leave_out(self, positions: Iterable[int], error: Exception, now: float) -> None:
+        """Deciding about these services failed: leave them as they are until a pause is over."""
+        failed = not_decided(error, now)
+        for at in positions:
+            known = self.all[at]
+            self._count(at, -1)
+            known.failed = failed
+            known.plan = self.plans[at] = left_alone(known.demand.service.key, failed)
+            self._count(at, 1)
+
     def _align(self, world: World) -> list[int]:
         """Services came or went: find the known services by their keys. Returns the changed positions."""
         known = {each.demand.service.key: each for each in self.all}
         self.service_counts, self.serving = Counter(), 0
-        for kept in (self.active, self.assumed, self.until):
-            kept.clear()
+        self.active.clear()
+        self.until.clear()
         before = [known.get(service.key) for service in world.services]
         self.all = [self._looked(*each, world) for each in zip(world.services, before, strict=True)]
         for at in range(len(self.all)):
             self._count(at, 1)
         self.drafted = {at for at, each in enumerate(self.all) if each.weighed and each.plan_inputs is not None}
-        self.plans = [each.plan for each in self.all]  # type: ignore[misc]  # None only for changed services
+        self.plans = [each.plan for each in self.all]
         return [at for at, each in enumerate(self.all) if each is not before[at]]
 
     def _due(self, world: World) -> Iterator[int]:
@@ -180,21 +196,24 @@ class Demands:
         seen = world.memory.services.get(before.demand.name if before else str(service.key), _EMPTY)
         if before is not None:
             demand = before.demand
-            in_time = not demand.until or world.now < demand.until
+            in_time = not before.until or world.now < before.until
             if demand.service is service and in_time:
                 if demand.seen is seen and demand.memory is seen:
                     return before
-                same = demand.memory.instances is seen.instances and demand.memory.wanted == seen.wanted
-                if same and before.failed is None:
+                if demand.memory.instances is seen.instances and demand.memory.wanted == seen.wanted:
                     return msgspec.structs.replace(before, demand=demand.remembering(seen))
-        failed = None
+        # A failed service that is weighed stays left out, even if it changes: to find it again would cost much.
+        failed = before.failed if before is not None and before.weighed else None
+        if failed is not None and world.now >= failed.until:
+            failed = None
+        plan = before.plan if before is not None else Plan(service.key, -1, {}, False, {}, ())
         try:
             demand = Demand(service, seen, world.now, world.policy)
         except Exception as error:
             failed = not_decided(error, world.now)
-            demand = nothing_of(service, seen, failed, world.policy)
+            demand, plan = nothing_of(service, seen, world.policy), left_alone(service.key, failed)
         weighed = self.weighs and demand.target is not None and service.options.arbitration
-        return _Known(demand, weighed, before.plan if before else None, failed=failed)
+        return _Known(demand, weighed, plan, failed=failed)
 
     def _count(self, at: int, sign: int) -> None:
         known = self.all[at]
@@ -204,15 +223,13 @@ class Demands:
             if not self.service_counts[demand.requests]:
                 del self.service_counts[demand.requests]
             self.serving += sign * demand.serves
-        for kept, belongs in (
-            (self.active, known.weighed and not demand.nothing_to_weigh),
-            (self.assumed, demand.service.assumed),
-        ):
-            if belongs:
-                (kept.add if sign > 0 else kept.discard)(at)
-        if demand.until and sign > 0:
-            self.until[at] = demand.until
-        elif demand.until:
+            if sign > 0 and known.failed is None and not demand.nothing_to_weigh:
+                self.active.add(at)
+            else:
+                self.active.discard(at)
+        if known.until and sign > 0:
+            self.until[at] = known.until
+        else:
             self.until.pop(at, None)
 
 

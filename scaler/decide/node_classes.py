@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from copy import copy
 from functools import cached_property
 from itertools import compress
@@ -163,14 +163,6 @@ class NodeIndex:
     def unusual(self) -> list[int]:
         """Indexes of nodes with terminating pods, and of nodes that are not schedulable."""
         return [at for at, node in enumerate(self.nodes) if node.ending or not node.schedulable]
-
-    def overdue_from(self, due_back: float) -> Iterator[float]:
-        """The times at which room that is to come stops to count."""
-        for node in [self.nodes[at] for at in self.unusual]:
-            if not node.schedulable:
-                yield node.since + due_back
-            for deadline, _ in node.ending:
-                yield deadline + due_back
 
     @cached_property
     def _since(self) -> dict[NodeClass, float]:

@@ -131,6 +131,11 @@ class Node(msgspec.Struct, frozen=True, gc=False):
         none = (0,) * len(self.free)
         return none, none, none, none if now >= self.since + due_back else to_come
 
+    def overdue_from(self, due_back: float) -> list[float]:
+        """The times at which room that is to come on this node stops to count."""
+        ends = [deadline for deadline, _ in self.ending] + ([] if self.schedulable else [self.since])
+        return [moment + due_back for moment in ends]
+
 
 class Nodes(msgspec.Struct, frozen=True, gc=False):
     """All nodes at one moment, sorted by name, with the labels and resources that the pod requests name."""

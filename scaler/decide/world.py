@@ -371,9 +371,6 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     in_backoff: int = 0
     """Services in backoff: their minimum was not bound in its turn."""
     probing: int = 0
-    revoked: int = 0
-    """Admissions that this decision revokes, for lack of room or at the end of a turn."""
-    evicted: int = 0
     idle: dict[str, int] = {}
     """Resource -> amount that bound pods of services hold which do not serve."""
 

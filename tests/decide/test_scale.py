@@ -277,10 +277,8 @@ def test_room_that_is_drained_goes_to_the_minimum_that_waits() -> None:
     other = on_nodes("1P", "p0 -", name="b")
     running = on_nodes("2P > 1P", "p0 a0, p1 a1", replicas=1)
     made = decide(world(running, other, nodes="a:8x2"))
-    assert doings(made) == {"a-p1": "Evict"}
+    assert made.plans[0].actions == (Evict("a-p1", NOBODY),)
     assert reasons(made)["b-p0"] is Reason.WAITING_FOR_ROOM
-    assert made.tally is not None
-    assert made.tally.evicted == 0
 
 
 # Any series of numbers

@@ -77,7 +77,7 @@ def test_all_others_are_decided_about(monkeypatch: pytest.MonkeyPatch, fault: Ca
     assert "Error: too" in why_not_decided(plan)
 
 
-@pytest.mark.parametrize("fault", [in_a_look, in_the_weighing])
+@pytest.mark.parametrize("fault", [in_a_look, in_the_plan, in_the_weighing])
 def test_it_is_tried_again_after_a_pause(monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None]) -> None:
     cache, start = DecisionCache(), five()
     with monkeypatch.context() as patch:
@@ -91,12 +91,44 @@ def test_it_is_tried_again_after_a_pause(monkeypatch: pytest.MonkeyPatch, fault:
 
 
 def test_services_that_decide_alone_are_apart_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
-    failing = fails_at(decide_alone, lambda demand, *_: demand.service.key)
-    monkeypatch.setattr("scaler.decide.decide.decide_alone", failing)
     two = [msgspec.structs.replace(service("1P", "p0"), key=ServiceKey("ns", "r", name)) for name in ("bad", "good")]
-    made = decide(world(*two))
+    cache, start = DecisionCache(), world(*two)
+    with monkeypatch.context() as patch:
+        failing = fails_at(decide_alone, lambda demand, *_: demand.service.key)
+        patch.setattr("scaler.decide.decide.decide_alone", failing)
+        made = decide(start, cache)
     assert undecided(made) == {"bad"}
     assert [len(plan.actions) for plan in made.plans] == [0, 1]
+    assert made.recheck_at == start.now + PAUSE
+    later = decide(msgspec.structs.replace(start, memory=made.memory, now=made.recheck_at), cache)
+    assert [len(plan.actions) for plan in later.plans] == [1, 1]
+
+
+def test_who_changes_is_looked_at_again_at_once_and_weighed_again_after_the_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for fault, still in ((in_a_look, set[str]()), (in_the_weighing, {"bad"})):
+        cache, start = DecisionCache(), five()
+        with monkeypatch.context() as patch:
+            fault(patch)
+            made = decide(start, cache)
+        at = [each.key.job_id for each in start.services].index("bad")
+        other = on_nodes("1P", "p0@a -, p1@a -", name="bad")
+        services = (*start.services[:at], other, *start.services[at + 1 :])
+        changed = decide(msgspec.structs.replace(start, services=services, memory=made.memory), cache)
+        assert undecided(changed) == still
+
+
+def test_a_fault_that_is_about_no_service_leaves_the_part_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OverflowError("too many nodes")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("scaler.decide.decide.Placement", fails)
+        made = decide(five(), cache := DecisionCache())
+    assert undecided(made) == {"a", "bad", "c", "d", "e"}
+    later = decide(msgspec.structs.replace(five(), memory=made.memory, now=five().now + PAUSE), cache)
+    assert undecided(later) == set()
 
 
 def test_a_part_with_many_at_fault_waits_as_a_whole_and_the_other_parts_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
