@@ -19,10 +19,9 @@ from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex
-from scaler.state.instances import in_our_time, of_pods
+from scaler.state.instances import COUNTS_ON, in_our_time, of_pods
 from scaler.state.jobs import of_job
 from scaler.state.last_valid import LastValid, Name, decode, place_of, rule_of
-from scaler.state.pods import COUNTS_ON
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.workloads.membership import NO_LABELS
 

@@ -13,7 +13,7 @@ from scaler.informers.pods import PodRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
 from scaler.rules.jobspec import LEADER, WORKER
-from scaler.state.pods import (
+from scaler.state.instances import (
     ENDED,
     counts_of,
     faulty_of,

@@ -16,7 +16,7 @@ from scaler.informers.faults import faulty_devices
 from scaler.informers.pods import PodRecord, read_pod
 from scaler.informers.records import NodeFacts
 from scaler.state.capacity import CapacityIndex
-from scaler.state.pods import ENDED
+from scaler.state.instances import ENDED
 
 NPU = "huawei.com/Ascend910"
 ONE = PodRequest(((NPU, 1), ("pods", 1)))
