@@ -18,7 +18,7 @@ import structlog
 
 from scaler.decide.memory import NEVER_SEEN
 from scaler.decide.state import counts_as_running, state_of
-from scaler.decide.world import Instance, Policy, Service, ServiceKey
+from scaler.decide.world import Policy, Service, ServiceKey
 from scaler.informers.changes import BudgetsChanged, InstanceChanged, RuleChanged
 from scaler.informers.informer import Informer
 from scaler.informers.pods import PodRecord
@@ -132,7 +132,7 @@ class Budgets:
             return  # no label changes while no rule is in force: the minimum is unknown
         smallest = service.rule.limited(service.replicas).smallest
         kept = to_keep(smallest, list(self._runs(service)))
-        onto = [pod for one in service.instances if one.uid in kept for pod in self._pods(one)]
+        onto = [pod for one in service.instances if one.uid in kept for pod in self._cache.present_pods(one.uid)]
         covered = await self._covered_of(key, onto)
         labelled = {pod.uid for pod in onto if not covered.get(pod.uid)}
         if labelled and self._cache.budgets.get(key.namespace, self._name) is None:
@@ -142,7 +142,7 @@ class Budgets:
         for pod in onto:
             if pod.uid in labelled and not pod.kept and not await self._label(pod, keep=True):
                 return  # the pod is gone, and another takes its place; no label is removed meanwhile
-        for pod in [pod for one in service.instances for pod in self._pods(one)]:
+        for pod in [pod for one in service.instances for pod in self._cache.present_pods(one.uid)]:
             if pod.kept and pod.uid not in labelled:
                 await self._label(pod, keep=False)
 
@@ -171,17 +171,13 @@ class Budgets:
         for one in service.instances:
             state = state_of(one, NEVER_SEEN, self._now(), self._policy)
             if one.group is not None and counts_as_running(one, state, service.options.counts_from):
-                pods = self._pods(one)
+                pods = self._cache.present_pods(one.uid)
                 settled = not any(self._is_cordoned(pod.node) for pod in pods)
                 yield Runs(one.uid, one.group, settled, all(pod.kept for pod in pods))
 
     def _is_cordoned(self, node: str) -> bool:
         known = self._cache.nodes.get("", node)
         return known is not None and known.facts.unschedulable
-
-    def _pods(self, instance: Instance) -> list[PodRecord]:
-        pods = self._cache.pods_of(instance.uid)
-        return [pods[name] for name in sorted(pods) if not pods[name].terminating]
 
     async def _label(self, pod: PodRecord, *, keep: bool) -> bool:
         """Set or remove the label; False when the pod is gone."""

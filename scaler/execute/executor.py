@@ -19,13 +19,11 @@ from scaler.decide.lifecycle import Expire, Finish, Record, Remove, Resize
 from scaler.decide.world import NOBODY, Action, Admit, Complete, Evict, Plan, Revoke, ServiceKey, World
 from scaler.execute.gates import Gates
 from scaler.execute.recreation import RecreationGuard
-from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered
+from scaler.execute.writes import REFUSALS, ExpectedWrites, all_done, gathered, identity_of
 from scaler.informers.jobs import JobRecord, look_up
 from scaler.informers.pods import PodRecord
-from scaler.informers.records import OwnedRecord
 from scaler.kube.api import ASCEND_JOBS, POD_GROUPS, PODS, SERVICES, Object, PatchType, Resource
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError, NotSentError
-from scaler.kube.metadata import Metadata, Stored
 from scaler.kube.writer import Writer, controller_uid
 from scaler.report.job_status import final_patch, write_status
 from scaler.report.service_reports import replica_statuses
@@ -112,19 +110,15 @@ class Executor:
                 case Revoke():
                     await self._delete_all(key, [pod for pod in self._unbound(action.uid) if not pod.gated])
                 case Evict():  # pods that run, with their grace period: only preemption and drains do this
-                    await self._delete_all(key, self._pods(action.uid))
+                    await self._delete_all(key, self._cache.present_pods(action.uid))
                 case _:
                     pass  # the owner makes the pods, and ends them
         except REFUSALS as error:
             return error.message
         return ""
 
-    def _pods(self, uid: str) -> list[PodRecord]:
-        """The pods of the instance that are not being deleted."""
-        return [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
-
     def _unbound(self, uid: str) -> list[PodRecord]:
-        return [pod for pod in self._pods(uid) if not pod.node]
+        return [pod for pod in self._cache.present_pods(uid) if not pod.node]
 
     async def _delete_all(self, key: ServiceKey, pods: list[PodRecord]) -> None:
         """Delete the pods in exactly the version that the decision saw: a pod that was bound meanwhile stays."""
@@ -195,7 +189,7 @@ class Executor:
         results = await gathered([*(self._delete_unbound(key, pod) for pod in pods.values()), unseen])
         gone = all(result in (True, None) for result in results)
         if gone:
-            rest = [(resource, _known(obj)) for resource, obj in reversed(made) if resource is not PODS]
+            rest = [(resource, identity_of(obj)) for resource, obj in reversed(made) if resource is not PODS]
             results += await gathered([self._writes.delete(key, resource, known) for resource, known in rest])
         for error in results:
             if isinstance(error, KubeError):
@@ -208,7 +202,7 @@ class Executor:
             if pod["spec"].get("nodeName"):
                 return False
             try:
-                await self._writes.delete(key, PODS, _known(pod), exactly=True)
+                await self._writes.delete(key, PODS, identity_of(pod), exactly=True)
                 return True
             except ConflictError:
                 with suppress(NotFoundError):
@@ -223,7 +217,7 @@ class Executor:
         if unbound := self._unbound(record.uid):
             self._guard.forget(record.uid)
         await self._delete_all(key, unbound)
-        group = self._own_pod_group(record)
+        group = self._cache.pod_group_of(record)
         if group is not None:
             await self._none_there(record, record.job.pods)
             await self._writes.delete(key, POD_GROUPS, group)
@@ -239,14 +233,10 @@ class Executor:
 
         await all_done([check(name) for name in names])
 
-    def _own_pod_group(self, record: JobRecord) -> OwnedRecord | None:
-        group = self._cache.pod_groups.get(record.namespace, record.job.pod_group)
-        return group if group is not None and group.owner_uid == record.uid else None
-
     # the life of a job by its run policy: none of these steps needs an undo
 
     async def _finish(self, key: ServiceKey, record: JobRecord, step: Finish) -> None:
-        present = {pod.name: pod for pod in self._pods(record.uid)}
+        present = {pod.name: pod for pod in self._cache.present_pods(record.uid)}
         await self._none_there(record, (name for name in record.job.pods if name not in present))
         replicas = replica_statuses(record.job, {name: pod.phase for name, pod in present.items()})
         started = min((pod.created for pod in present.values()), default=0.0)
@@ -262,7 +252,7 @@ class Executor:
         owned = self._cache.pods_of(record.uid)
         for pod in [owned[name] for name in step.pods if name in owned]:
             await self._writes.delete(key, PODS, pod, exactly=True)
-        group = self._own_pod_group(record)
+        group = self._cache.pod_group_of(record)
         if step.pod_group and group is not None:
             await self._writes.delete(key, POD_GROUPS, group)
 
@@ -271,7 +261,7 @@ class Executor:
         `_remove`."""
         if not await self._look_up(record):
             return
-        group = self._own_pod_group(record)
+        group = self._cache.pod_group_of(record)
         if group is None:
             return
         spec = objects.pod_group(record.job, record.object)["spec"]
@@ -279,10 +269,6 @@ class Executor:
         sizes = ("minMember", "minTaskMember", "minResources")
         patch += [{"op": "add", "path": f"/spec/{name}", "value": spec[name]} for name in sizes]
         await self._writes.patch(key, POD_GROUPS, group, patch, PatchType.JSON)
-
-
-def _known(made: Object) -> Stored:
-    return Stored(*msgspec.convert(made["metadata"], Metadata).identity)
 
 
 def log_line(world: World, plan: Plan, outcomes: Sequence[ActionResult]) -> dict[str, object]:

@@ -16,7 +16,7 @@ from scaler.informers.pods import PodRecord
 from scaler.kube.api import POD_GROUPS, PODS, PatchType
 from scaler.kube.errors import ConflictError, NotFoundError, NotSentError
 from scaler.kube.writer import Writer
-from scaler.names import DELETION_COST, GATE, POD_GROUP
+from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP
 from scaler.state.cluster import ClusterState
 from scaler.state.instances import VOLCANOS_OWN, starts_with_leader
 from scaler.workloads.membership import Membership
@@ -38,8 +38,7 @@ class Gates:
 
     async def release(self, key: ServiceKey, uid: str) -> None:
         """Take our gate off all pods of the instance, in parallel; a pod that is gone meanwhile is no error."""
-        pods = [pod for pod in self._cache.pods_of(uid).values() if not pod.terminating]
-        pods.sort(key=lambda pod: pod.name)
+        pods = self._cache.present_pods(uid)
         gated = [pod for pod in pods if pod.gated]
         await self._gather_in_own_group(key, uid, pods)
         await all_done([self._patch(key, pod, _release(pod)) for pod in gated])
@@ -120,6 +119,5 @@ def _named(pod: PodRecord, annotations: dict[str, str | None]) -> dict[str, Any]
 
 def _release(pod: PodRecord) -> dict[str, Any]:
     """The strategic merge patch: removes our gate and the deletion cost of held pods; other gates stay."""
-    discounted = pod.governed is not None and pod.governed.discounted
-    meta = _named(pod, {DELETION_COST: None}) if discounted else {"uid": pod.uid}
+    meta = _named(pod, {DELETION_COST: None}) if str(pod.deletion_cost) == HELD_COST else {"uid": pod.uid}
     return {"metadata": meta, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}

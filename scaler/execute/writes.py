@@ -55,9 +55,7 @@ class ExpectedWrites:
 
     def expect(self, key: ServiceKey, resource: Resource, after: Object) -> None:
         """Note that the watch has to show the object as it is `after` the write before the next decision about it."""
-        meta = after["metadata"]
-        version = str(meta["resourceVersion"])
-        self._expectations.expect(key, self._stores[resource], meta["namespace"], meta["name"], meta["uid"], version)
+        self._expectations.expect(key, self._stores[resource], identity_of(after))
 
     async def delete(
         self, key: ServiceKey, resource: Resource, known: Stored, *, exactly: bool = False, propagation_policy: str = ""
@@ -68,7 +66,13 @@ class ExpectedWrites:
             resource, known.namespace, known.name, uid=known.uid, resource_version=version,
             propagation_policy=propagation_policy,
         )  # fmt: skip
-        self._expectations.expect_gone(key, self._stores[resource], known.namespace, known.name, known.uid)
+        self._expectations.expect_gone(key, self._stores[resource], known)
+
+
+def identity_of(obj: Object) -> Stored:
+    """Of an object as the API server answered it."""
+    meta = obj["metadata"]
+    return Stored(meta["namespace"], meta["name"], meta["uid"], str(meta["resourceVersion"]))
 
 
 async def gathered(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:

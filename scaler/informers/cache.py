@@ -53,7 +53,7 @@ class Cache:
         self.pod_groups: Store[OwnedRecord] = Store(self._on_owned)
         self.services: Store[OwnedRecord] = Store(self._on_owned)
         self.config_maps: Store[ConfigMapRecord] = Store(self._on_config_map)
-        self.reports: Store[ConfigMapRecord] = Store(self._on_report)
+        self.reports: Store[ConfigMapRecord] = Store(self._on_config_map)
         """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
         self.faults = FaultData(self._on_faults)
         self.budgets: Store[BudgetRecord] = Store(self._on_budget)
@@ -109,6 +109,15 @@ class Cache:
         job = self.job(uid)
         return self.pod_instances.pods.of(uid) if job is None else self._pods_by_owner.of((job.namespace, uid))
 
+    def present_pods(self, uid: str) -> list[PodRecord]:
+        """The pods of this instance that are not terminating, by name."""
+        return sorted((pod for pod in self.pods_of(uid).values() if not pod.terminating), key=lambda pod: pod.name)
+
+    def pod_group_of(self, record: JobRecord) -> OwnedRecord | None:
+        """The PodGroup of a job; None also where the one of this name has another owner."""
+        group = self.pod_groups.get(record.namespace, record.job.pod_group)
+        return group if group is not None and group.owner_uid == record.uid else None
+
     def retries_left(self, namespace: str, pod_group: str) -> int | None:
         """What Volcano says about the job of this PodGroup; None when it says nothing."""
         record = self.config_maps.get(*RETRIES)
@@ -120,8 +129,8 @@ class Cache:
         job = self.job(uid)
         if job is None:
             return self.pod_instances.labels.get(uid, NO_LABELS)
-        group = self.pod_groups.get(job.namespace, job.job.pod_group)
-        return group.labels if group is not None and group.owner_uid == uid else NO_LABELS
+        group = self.pod_group_of(job)
+        return group.labels if group is not None else NO_LABELS
 
     def service_of(self, uid: str) -> ServiceKey | None:
         """The service of an instance; None for what is none, or no more: a training job, whose pods come and go."""
@@ -191,9 +200,8 @@ class Cache:
 
     def _as_admitted(self, record: JobRecord) -> JobRecord:
         """The job, or where its labels lack something, with what its PodGroup has kept of them."""
-        job = record.job
-        group = self.pod_groups.get(job.namespace, job.pod_group)
-        if group is None or group.owner_uid != record.uid:
+        job, group = record.job, self.pod_group_of(record)
+        if group is None:
             return record
         other = group.labels.rule not in ("", job.key.rule)
         no_such_rule = other and not self._knows_rule(job.namespace, job.key.rule)
@@ -306,11 +314,6 @@ class Cache:
 
     def _mark_on(self, node: str) -> None:
         self.mark(*sorted(set(self._instances_by_node.of(node).values())))
-
-    def _on_report(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
-        record = new or old
-        if record is not None:
-            self.faults.apply(record.namespace, record.name, new.faults if new else None)
 
     def _on_config_map(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
         record = new or old

@@ -14,7 +14,7 @@ import msgspec
 
 from scaler.informers.faults import FaultReport, read_report
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, Stored, shared, sharing
+from scaler.kube.metadata import Metadata, Stored, shared, sharing
 from scaler.names import (
     KEPT_FOR_ANNOTATION,
     KEPT_FOR_LABEL,
@@ -49,7 +49,7 @@ MOST_COMPARED = 256 * 1024
 class ConfigMapObject(msgspec.Struct, rename="camel"):
     """A ConfigMap. Values are decoded and dropped at once unless they can be a rule or are our own."""
 
-    metadata: LabelledMetadata
+    metadata: Metadata
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
     immutable: bool | None = None

@@ -12,7 +12,7 @@ from scaler.decide.world import ServiceKey
 from scaler.informers.changes import ElasticServiceChanged
 from scaler.informers.indexes import Index
 from scaler.informers.store import Store
-from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Stored, shared, version_of
+from scaler.kube.metadata import LONGEST_NAME, Metadata, Stored, shared, version_of
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.rule import ALL
 
@@ -30,7 +30,7 @@ class _Spec(msgspec.Struct, frozen=True, gc=False):
 class ElasticServiceObject(msgspec.Struct, gc=False):
     """The part of an ElasticService that the scaler reads."""
 
-    metadata: LabelledMetadata
+    metadata: Metadata
     spec: _Spec = _Spec()
 
 

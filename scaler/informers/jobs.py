@@ -12,7 +12,7 @@ from scaler.decide.nodes import PodRequest
 from scaler.decide.world import Reason
 from scaler.informers.store import Store
 from scaler.kube.api import ASCEND_JOBS, Object, Page, Resource
-from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Stored, version_of
+from scaler.kube.metadata import LONGEST_NAME, Metadata, Stored, version_of
 from scaler.kube.wire import DEEPEST, TOO_DEEP
 from scaler.names import GROUP_LABEL, JOB_ID_LABEL, LAST_APPLIED, MOVED_RULE, RULE_LABEL
 from scaler.rules.values import as_text, at, is_deeper
@@ -25,7 +25,7 @@ from scaler.workloads.volcanojob import read_volcano_job
 class JobObject(msgspec.Struct, gc=False):
     """An AscendJob or Volcano Job. Most are none of ours, so what may be large is decoded only where it matters."""
 
-    metadata: LabelledMetadata
+    metadata: Metadata
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: msgspec.Raw = msgspec.Raw(b"{}")
 

@@ -12,8 +12,8 @@ from scaler.clock import seconds_of
 from scaler.decide.nodes import PodRequest, Where
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
-from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, Owner, Stored, shared, sharing
-from scaler.names import DELETION_COST, GATE, HELD_COST, KEEP_LABEL, POD_GROUP, RULE_LABEL
+from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner, Stored, shared, sharing
+from scaler.names import DELETION_COST, GATE, KEEP_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.jobspec import CONTAINER
 from scaler.workloads import devices
 from scaler.workloads.devices import PodDevices
@@ -86,7 +86,7 @@ class _PodStatus(msgspec.Struct, frozen=True, gc=False):
 class PodObject(msgspec.Struct, gc=False):
     """The part of a Pod that the scaler reads."""
 
-    metadata: LabelledMetadata
+    metadata: Metadata
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
@@ -100,8 +100,6 @@ class Governed(msgspec.Struct, frozen=True, gc=False):
     """Whose member it is for Volcano, "" as long as it has none."""
     volcano: bool
     """Volcano schedules it."""
-    discounted: bool
-    """It has the deletion cost of a held pod."""
     request: PodRequest = PodRequest()
     """Resources and node constraints."""
     priority: int = 0
@@ -222,7 +220,6 @@ def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
         membership=membership,
         pod_group=meta.annotations.get(POD_GROUP, "")[:LONGEST_NAME],
         volcano=spec.scheduler_name == VOLCANO,
-        discounted=meta.annotations.get(DELETION_COST) == HELD_COST,
         request=request,
         priority=spec.priority or 0,
         maker_uid=shared(owner.uid or meta.uid),

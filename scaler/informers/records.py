@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from scaler.decide.nodes import Requirement, Taint, is_met
-from scaler.kube.metadata import LabelledMetadata, Metadata, Stored, shared
+from scaler.kube.metadata import Metadata, Stored, shared
 from scaler.names import CLASS_NAMESPACES
 from scaler.rules.values import as_text
 from scaler.workloads.membership import NO_LABELS, Labels, job_uid, labels_of
@@ -35,7 +35,7 @@ class _OwnedSpec(msgspec.Struct, frozen=True, rename="camel"):
 class OwnedObject(msgspec.Struct, gc=False):
     """The part of a PodGroup or Service that the scaler reads."""
 
-    metadata: LabelledMetadata
+    metadata: Metadata
     spec: _OwnedSpec = _OwnedSpec()
 
 
@@ -75,7 +75,7 @@ class _NodeStatus(msgspec.Struct, frozen=True, gc=False):
 class NodeObject(msgspec.Struct, gc=False):
     """The part of a Node that the scaler reads."""
 
-    metadata: LabelledMetadata
+    metadata: Metadata
     spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
 
@@ -129,7 +129,7 @@ KUBERNETES_OWN = "system-"
 class PriorityObject(msgspec.Struct, gc=False):
     """The part of a PriorityClass that the scaler reads."""
 
-    metadata: LabelledMetadata
+    metadata: Metadata
     value: int = 0
 
 

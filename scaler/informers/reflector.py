@@ -177,7 +177,7 @@ class Reflector(Generic[T, R]):
 
         The list asks for no particular version, which means the most recent one: with a limit, a version would mean
         "exactly this one" and could have expired."""
-        names, unread = set[Name](), set[Name]()
+        names = set[Name]()
         known = self._store.versions(self._scope) if self._was_quiet else None
         token, restores, slices = "", 0, Slices()
         while True:
@@ -187,19 +187,18 @@ class Reflector(Generic[T, R]):
                 restores = self._watched.history.restores
             self._compare(page.items)
             for item in page.items:
-                name, readable = self._take_in(item)
-                names.update((name,) if readable is not None else ())
-                unread.update((name,) if readable is False else ())
+                if self._take_in(item):
+                    names.add(_identity(item)[:2])
                 await slices.end()
             for refused in page.refused:
-                unread.add((refused.namespace, refused.name))
+                names.add((refused.namespace, refused.name))
                 self._refuse(refused)
             token = page.continue_token
             if not token:
                 break
             await asyncio.sleep(0)
-        self._store.retain(self._scope, names | unread)
-        self._watched.refusals.retain(self._resource, self._scope, unread)
+        self._store.retain(self._scope, names)
+        self._watched.refusals.retain(self._resource, self._scope, names)
         self._store.advance(self._scope, version_of(page.resource_version))
         if known is not None and known != self._store.versions(self._scope):
             _log.warning("a watch said nothing of changes", **self._where)
@@ -311,22 +310,21 @@ class Reflector(Generic[T, R]):
             self._take_in(event.object)
         self._store.advance(self._scope, version)
 
-    def _take_in(self, item: Any) -> tuple[Name, bool | None]:
-        """Keep what is read of it: its name, and whether it could be read, None for one that is left out. Whatever
-        goes wrong costs this object only, of which the last readable record stays."""
+    def _take_in(self, item: Any) -> bool:
+        """Keep what is read of it; False for one that is left out. Whatever goes wrong costs this object only, of which
+        the last readable record stays."""
         namespace, name, uid = _identity(item)
         try:
             record = self._watched.record(item)
             if record is None:
                 self._drop(namespace, name, uid)
-                return (namespace, name), None
+                return False
             self._store.apply(record)
             self._watched.refusals.clear(self._resource, namespace, name)
         except Exception as error:
             refused = Refused(in_words(error), namespace, name, uid, labels=getattr(item.metadata, "labels", {}))
             self._refuse(refused, traceback.format_exc(-3))
-            return (namespace, name), False
-        return (namespace, name), True
+        return True
 
     def _refuse(self, refused: Refused, traceback: str = "") -> None:
         self._watched.counts["refused"] += 1

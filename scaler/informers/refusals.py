@@ -62,7 +62,7 @@ class Refusals:
             self._publish(ObjectRefused(resource, None, namespace, rule))
 
     def retain(self, resource: Resource, scope: str | None, names: Collection[Name]) -> None:
-        """A complete list of `scope` showed just these that cannot be read."""
+        """A complete list of `scope` showed just `names`: what else could not be read there is gone."""
         every = [(namespace, *key) for namespace in self._found for key in self._found.of(namespace)]
         for namespace, found, name in every:
             if found == resource and scope in (None, namespace) and (namespace, name) not in names:

@@ -56,7 +56,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 class Metadata(msgspec.Struct, rename="camel", gc=False):
-    """The metadata that all objects have."""
+    """All metadata that is ever read. `managedFields` is not decoded."""
 
     name: str = ""
     namespace: str = ""
@@ -65,6 +65,9 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list[Owner] = []
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    generation: int = 0
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
@@ -79,14 +82,6 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
                 words = (owner.uid, owner.name, owner.kind, owner.api_version)
                 return owner if max(map(len, words)) <= LONGEST_NAME else NO_OWNER
         return NO_OWNER
-
-
-class LabelledMetadata(Metadata):
-    """With labels and annotations: all metadata that is ever read. `managedFields` is not decoded."""
-
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    generation: int = 0
 
 
 def version_of(resource_version: str) -> int:

@@ -15,7 +15,7 @@ import msgspec
 
 from scaler.decide.world import ServiceKey
 from scaler.informers.store import Name, Store
-from scaler.kube.metadata import version_of
+from scaler.kube.metadata import Stored, version_of
 
 TIMEOUT = 30.0
 """Seconds after which a write that the cache has not shown counts as seen."""
@@ -62,20 +62,19 @@ class Expectations:
         """Whether every write for this service has come back."""
         return key not in self._open
 
-    def expect(
-        self, key: ServiceKey, store: Store[Any], namespace: str, name: str, uid: str, resource_version: str
-    ) -> None:
-        """An object was created or changed; the answer carried `uid` and `resource_version`."""
-        self._add(key, store, (namespace, name), uid=uid, version=version_of(resource_version), gone=False)
+    def expect(self, key: ServiceKey, store: Store[Any], after: Stored) -> None:
+        """An object was created or changed; `after` is what the answer carried."""
+        self._add(key, store, after, version=version_of(after.resource_version), gone=False)
 
-    def expect_gone(self, key: ServiceKey, store: Store[Any], namespace: str, name: str, uid: str) -> None:
-        """The object with `uid` was deleted. One that the cache has yet to show must be shown first."""
-        earlier = self._pending.get((store, (namespace, name)))
-        version = earlier.version if earlier is not None and earlier.uid == uid else 0
-        self._add(key, store, (namespace, name), uid=uid, version=version, gone=True)
+    def expect_gone(self, key: ServiceKey, store: Store[Any], known: Stored) -> None:
+        """This object was deleted. One that the cache has yet to show must be shown first."""
+        earlier = self._pending.get((store, (known.namespace, known.name)))
+        version = earlier.version if earlier is not None and earlier.uid == known.uid else 0
+        self._add(key, store, known, version=version, gone=True)
 
-    def _add(self, key: ServiceKey, store: Store[Any], name: Name, *, uid: str, version: int, gone: bool) -> None:
-        expectation = _Expectation(key, store, name, uid, version, gone)
+    def _add(self, key: ServiceKey, store: Store[Any], known: Stored, *, version: int, gone: bool) -> None:
+        name = (known.namespace, known.name)
+        expectation = _Expectation(key, store, name, known.uid, version, gone)
         earlier = self._pending.get((store, name))
         if earlier is not None:
             self._drop(earlier)

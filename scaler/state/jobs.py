@@ -168,8 +168,7 @@ def _surplus(cache: Cache, record: JobRecord) -> tuple[str, ...]:
 
 def _remains(cache: Cache, record: JobRecord) -> dict[str, tuple[str, ...]]:
     """All pods of a finished job that are not terminating."""
-    pods = sorted(cache.pods_of(record.uid).values(), key=lambda pod: pod.name)
-    left = present_of(pods)
+    left = cache.present_pods(record.uid)
     return {
         "unbound": tuple(pod.name for pod in left if not pod.node and pod.phase not in ENDED),
         "running_on": tuple(pod.name for pod in left if pod.node and pod.phase not in ENDED),

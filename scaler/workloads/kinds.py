@@ -14,7 +14,7 @@ import msgspec
 
 from scaler.clock import seconds_of
 from scaler.decide.world import ServiceKey
-from scaler.kube.metadata import LONGEST_NAME, LabelledMetadata, shared
+from scaler.kube.metadata import LONGEST_NAME, Metadata, shared
 from scaler.names import GROUP_LABEL, INSTANCE, INSTANCE_SIZE, JOB_ID_LABEL, POD_GROUP, RULE_LABEL
 from scaler.rules.limits import MAX_INSTANCES, MAX_PODS
 from scaler.rules.values import as_count
@@ -31,7 +31,7 @@ _RBG_LABELS = ("group-name", "role-name", "component-name", "component-size")
 ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 
 
-def instance_set(pod: LabelledMetadata) -> Membership | None:
+def instance_set(pod: Metadata) -> Membership | None:
     """MindCluster's Infer Operator: each StatefulSet or Deployment that an InstanceSet made is one whole instance.
 
     Volcano makes one PodGroup for each of them, so instances never share a PodGroup."""
@@ -45,7 +45,7 @@ def instance_set(pod: LabelledMetadata) -> Membership | None:
     return Membership(identity("InstanceSet", pod.namespace, workload), workload, described_by=(owner,))
 
 
-def leader_worker_set(pod: LabelledMetadata) -> Membership | None:
+def leader_worker_set(pod: Metadata) -> Membership | None:
     """Each group is an instance. Its leader is pod <set>-<group> of the StatefulSet <set>; the StatefulSet
     <set>-<group> makes its workers. Names and owners exist from the start; LeaderWorkerSet's webhook may add its labels
     later."""
@@ -68,7 +68,7 @@ def leader_worker_set(pod: LabelledMetadata) -> Membership | None:
     )
 
 
-def storm_service(pod: LabelledMetadata) -> Membership | None:
+def storm_service(pod: Metadata) -> Membership | None:
     """AIBrix: each replica of a role is an instance: a PodSet if podGroupSize is above 1, else one pod of a RoleSet.
 
     The same in pool mode (one RoleSet, many replicas of a role) and in replica mode (many RoleSets): a rule counts the
@@ -95,7 +95,7 @@ def storm_service(pod: LabelledMetadata) -> Membership | None:
     return _single(pod, instance, mortal=not index, maker=maker, revision=revision)
 
 
-def role_based_group(pod: LabelledMetadata) -> Membership | None:
+def role_based_group(pod: Metadata) -> Membership | None:
     """RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes Deployments,
     StatefulSets and LeaderWorkerSets, which are found as such.
 
@@ -115,7 +115,7 @@ def role_based_group(pod: LabelledMetadata) -> Membership | None:
     )
 
 
-def deployment(pod: LabelledMetadata) -> Membership | None:
+def deployment(pod: Metadata) -> Membership | None:
     """Each pod is an instance, and mortal: the pod that replaces it has another name and is another instance."""
     name = _deployment_of(pod)
     if not name:
@@ -124,12 +124,12 @@ def deployment(pod: LabelledMetadata) -> Membership | None:
     return _single(pod, maker=maker, revision=revision, described_by=(("ReplicaSet", pod.namespace, pod.owner.name),))
 
 
-def replica_set(pod: LabelledMetadata) -> Membership | None:
+def replica_set(pod: Metadata) -> Membership | None:
     """As `deployment`: a ReplicaSet without a Deployment."""
     return _single(pod) if pod.owner.is_a("ReplicaSet", APPS) else None
 
 
-def stateful_set(pod: LabelledMetadata) -> Membership | None:
+def stateful_set(pod: Metadata) -> Membership | None:
     """Each pod is an instance that returns under its name, unless annotations say that several pods form one."""
     if not pod.owner.is_a("StatefulSet", APPS):
         return None
@@ -137,7 +137,7 @@ def stateful_set(pod: LabelledMetadata) -> Membership | None:
     return _single(pod, instance, mortal=False, described_by=(("StatefulSet", pod.namespace, pod.owner.name),))
 
 
-KINDS: Mapping[str, Callable[[LabelledMetadata], Membership | None]] = {
+KINDS: Mapping[str, Callable[[Metadata], Membership | None]] = {
     "InstanceSet": instance_set,
     "LeaderWorkerSet": leader_worker_set,
     "StormService": storm_service,
@@ -152,7 +152,7 @@ PLAIN = "Pod"
 """The kind of a pod of no other kind: the pod is an instance, which ends with the pod."""
 
 
-def membership_of(pod: LabelledMetadata) -> Membership | None:
+def membership_of(pod: Metadata) -> Membership | None:
     """The instance of a pod; None for a pod that names no rule. Annotations of the pod override its kind."""
     if RULE_LABEL not in pod.labels:
         return None
@@ -170,7 +170,7 @@ def membership_of(pod: LabelledMetadata) -> Membership | None:
     return msgspec.structs.replace(found, kind=kind, key=key, group=group, label_problem=labels.problem, **noted)
 
 
-def unknown_owner(pod: LabelledMetadata, membership: Membership) -> str:
+def unknown_owner(pod: Metadata, membership: Membership) -> str:
     """A sentence about a pod that is an instance by itself although it has an owner, or other annotations; else ""."""
     if (length := len(pod.annotations.get(INSTANCE, ""))) > LONGEST_NAME:
         most = f"{length} characters, more than {LONGEST_NAME}"
@@ -196,14 +196,14 @@ def holding_impossible(found: Membership, pod_group: str, min_member: int, size:
 
 
 def _single(
-    pod: LabelledMetadata, instance: str = "", *, mortal: bool = True, maker: str = "", revision: str = "",
+    pod: Metadata, instance: str = "", *, mortal: bool = True, maker: str = "", revision: str = "",
     described_by: tuple[OwnerName, ...] = (),
 ) -> Membership:  # fmt: skip
     """A pod that is the whole instance. Volcano puts all pods of one owner into one PodGroup."""
     return Membership(instance or pod.uid, pod.name, 1, mortal, maker, revision, described_by, shares_pod_group=True)
 
 
-def _deployment_of(pod: LabelledMetadata) -> str:
+def _deployment_of(pod: Metadata) -> str:
     """The name of its Deployment, from the name that Deployments give to their ReplicaSets; "" if there is none."""
     ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
     named = pod.owner.is_a("ReplicaSet", APPS) and len(ending) > 1 and pod.owner.name.endswith(ending)
@@ -227,7 +227,7 @@ class _OwnerSpec(msgspec.Struct, rename="camel", gc=False):
 class OwnerObject(msgspec.Struct, gc=False):
     """The fields that the scaler reads of an object that makes pods."""
 
-    metadata: LabelledMetadata
+    metadata: Metadata
     spec: _OwnerSpec | None = None
 
 
@@ -249,7 +249,7 @@ def owner_facts(kind: str, obj: OwnerObject) -> OwnerFacts:
     )
 
 
-def _revision(kind: str, meta: LabelledMetadata, created: float) -> tuple[str, str, int]:
+def _revision(kind: str, meta: Metadata, created: float) -> tuple[str, str, int]:
     """Maker, revision and rank; empty when the object has no revisions."""
     namespace, name, labels, owner = meta.namespace, meta.name, meta.labels, meta.owner
     if kind == "ReplicaSet" and owner.kind == "Deployment" and owner.name:

@@ -25,10 +25,10 @@ class Bench:
         self.expectations = Expectations(self.said.append)
 
     def expect(self, name: str = "a", version: int = 5, key: ServiceKey = ONE) -> None:
-        self.expectations.expect(key, self.store, "ns", name, f"uid-{name}", str(version))
+        self.expectations.expect(key, self.store, a_record(name, version))
 
     def expect_gone(self, name: str = "a", key: ServiceKey = ONE) -> None:
-        self.expectations.expect_gone(key, self.store, "ns", name, f"uid-{name}")
+        self.expectations.expect_gone(key, self.store, a_record(name, 0))
 
     @property
     def settled(self) -> bool:

@@ -330,7 +330,7 @@ def test_a_pod_that_could_not_be_taken_in_can_go(seen: Seen) -> None:
 
     seen.changes.subscribe(PodChanged, fail_once)
     membership = Membership("mine", "mine", size=1, key=KEY, group="prefill")
-    governed = pods.Governed(membership=membership, pod_group="", volcano=False, discounted=False)
+    governed = pods.Governed(membership=membership, pod_group="", volcano=False)
     pod = pods.PodRecord(
         NAMESPACE, "p", "u", "1", "", "", "Running", 0.0, False, False, True, False, 0, governed=governed
     )

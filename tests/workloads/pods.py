@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata
+from scaler.kube.metadata import Metadata
 
 NAMESPACE = "mindie"
 LABELS = {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
@@ -39,9 +39,9 @@ def obj(name: str, **spec: Any) -> Object:
     return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
-def facts(pod: Object) -> LabelledMetadata:
+def facts(pod: Object) -> Metadata:
     """What the scaler looks at."""
-    return msgspec.convert(pod["metadata"], LabelledMetadata)
+    return msgspec.convert(pod["metadata"], Metadata)
 
 
 def plain(pods: Object, again: int = 0) -> Instances:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.decide.world import Reason, ServiceKey
-from scaler.kube.metadata import LabelledMetadata, Owner
+from scaler.kube.metadata import Metadata, Owner
 from scaler.workloads.kinds import (
     KINDS,
     PLAIN,
@@ -159,20 +159,20 @@ VALUES = st.sampled_from(("a", "a-0", "a-0-1", "0", "1", "-1", "99999999999", "Â
 
 
 @st.composite
-def any_pod(draw: st.DrawFn) -> LabelledMetadata:
+def any_pod(draw: st.DrawFn) -> Metadata:
     labels = {**pods.LABELS, **draw(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=8))}
     version, kind = draw(st.sampled_from(KNOWN_OWNERS)).split(" ")
     owner = Owner(version, kind, draw(VALUES), draw(VALUES), controller=True)
     said = draw(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=3))
     namespace = draw(st.sampled_from(("a", "b")))
-    return LabelledMetadata(
+    return Metadata(
         name=draw(VALUES), namespace=namespace, uid=f"uid-{draw(st.uuids())}", labels=labels, annotations=said,
         owner_references=[owner],
     )  # fmt: skip
 
 
 @given(any_pod())
-def test_any_pod_that_names_a_rule_is_in_some_place(pod: LabelledMetadata) -> None:
+def test_any_pod_that_names_a_rule_is_in_some_place(pod: Metadata) -> None:
     membership = membership_of(pod)
     assert membership is not None
     assert membership.instance
@@ -181,9 +181,7 @@ def test_any_pod_that_names_a_rule_is_in_some_place(pod: LabelledMetadata) -> No
 
 
 @given(any_pod(), any_pod())
-def test_pods_of_two_namespaces_or_kinds_never_form_one_instance(
-    one: LabelledMetadata, other: LabelledMetadata
-) -> None:
+def test_pods_of_two_namespaces_or_kinds_never_form_one_instance(one: Metadata, other: Metadata) -> None:
     first, second = membership_of(one), membership_of(other)
     assert first is not None
     assert second is not None

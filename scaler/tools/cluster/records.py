@@ -8,7 +8,7 @@ import msgspec
 
 from scaler.informers.elastic_services import ElasticServiceObject, ElasticServiceRecord, elastic_service_record
 from scaler.kube.api import Object
-from scaler.kube.metadata import LabelledMetadata, Metadata, Stored
+from scaler.kube.metadata import Metadata, Stored
 from scaler.rules.rule import ALL
 from scaler.rules.values import at
 
@@ -22,7 +22,7 @@ class Written(Stored, frozen=True):
 class WrittenObject(msgspec.Struct):
     """An ElasticService with all its fields, of any content."""
 
-    metadata: LabelledMetadata
+    metadata: Metadata
     spec: Any = None
     status: Any = None
 
