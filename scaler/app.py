@@ -23,7 +23,7 @@ from scaler.informers.cache import Cache
 from scaler.informers.faults import Source
 from scaler.informers.informer import Freshness
 from scaler.informers.mode import Alone, CurrentMode, ModeInForce
-from scaler.informers.resources import informers, report_informers
+from scaler.informers.resources import informers
 from scaler.installs import Installs, marks
 from scaler.kube.api import DISRUPTION_BUDGETS, ELASTIC_SERVICES, NODES, SERVICES, KubeApi
 from scaler.kube.confined import confined
@@ -105,12 +105,11 @@ class App:
         self.cache = Cache(self.changes, clock.now, settings.ascend_operator_namespace)
         self.state = ClusterState(self.cache, self.changes, clock.now, self.home)
         silence = SILENCE * settings.out_of_touch
-        self.informers = {**informers(api, self.cache, settings.namespaces, rng, self.home, silence=silence)}
+        self.informers, self.reports = informers(api, self.cache, settings.namespaces, rng, self.home, silence=silence)
         beside = {DISRUPTION_BUDGETS: self.informers.pop(DISRUPTION_BUDGETS)}
         if settings.mode in (Mode.GATES, Mode.SHADOW):
             del self.informers[SERVICES]  # the right to Services is needed only to make pods
         self.beside = beside if settings.disruption_budgets and not self._watches else {}  # no start waits for these
-        self.reports = report_informers(api, self.cache, settings.namespaces, rng)
         self.freshness = Freshness(self.informers, settings.out_of_touch)
         self.alone = Alone(self.cache, self.freshness, settings)
         self.election = self._election(rng) if settings.leader_election else None
@@ -125,8 +124,9 @@ class App:
             on_write=lambda verb, resource, outcome: self.metrics.write(verb, resource.plural, outcome),
         )
         self.controller, self.reporter = self._deciding(observer)
-        tables = self.state.tables
-        self.rank_tables = RankTableReconciler(self.writer, tables, clock, elsewhere=lambda: not self.mode.makes_pods)
+        self.rank_tables = RankTableReconciler(
+            self.writer, self.state.tables, clock, elsewhere=lambda: self.mode() is not ModeInForce.MAKES
+        )
         self.budgets = self._budgets() if self.beside else None
         self.certificate = self._certificate() if settings.webhook_port else None
         self._in_touch = True

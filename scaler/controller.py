@@ -28,15 +28,10 @@ from scaler.informers.changes import ElasticServiceChanged, InstanceChanged, Roo
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
-from scaler.report.service_reports import (
-    RuleKey,
-    arbitration_waits,
-    difference,
-    report_of,
-    waits_for_room,
-)
+from scaler.report.service_reports import arbitration_waits, difference, report_of, waits_for_room
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
+from scaler.state.last_valid import Name
 from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
 from scaler.state.world import WorldBuilder, is_missed
 from scaler.workloads.membership import JOB_KINDS
@@ -227,7 +222,7 @@ class Controller:
         self.queue.forget(key)
         if key.rule and not self._cache.services_of(key.namespace, key.rule):
             self.state.rules.forget(key.namespace, key.rule)
-            self.reporter.rule_gone(RuleKey(key.namespace, key.rule))
+            self.reporter.rule_gone(Name(key.namespace, key.rule))
 
     def requeue_all(self) -> None:
         """Queue every service."""

@@ -50,7 +50,7 @@ async def read(api: KubeApi) -> AsyncIterator[Callable[[], Service]]:
     changes.subscribe(PodChanged, state.on_pod)
     changes.subscribe(NodeChanged, state.on_node)
     changes.subscribe(InstanceChanged, state.on_instance)
-    watched = informers(api, cache, (), random.Random(0), "scaler-system")
+    watched, _ = informers(api, cache, (), random.Random(0), "scaler-system")
     tasks = [asyncio.create_task(informer.run()) for informer in watched.values()]
     await asyncio.sleep(ROUND_TRIPS)
 

@@ -146,12 +146,8 @@ def volcano_job_record(obj: JobObject) -> JobRecord | None:
     return JobRecord(*meta.identity, job, kind="Job", needs=needs, priority_class=priority_class)
 
 
-class _Labels(msgspec.Struct, frozen=True, gc=False):
-    labels: dict[str, str] = {}
-
-
 class _Template(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Labels = _Labels()
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
 
 
 class _Task(msgspec.Struct, frozen=True, gc=False):

@@ -47,10 +47,6 @@ class CurrentMode:
         self._operator = ""
         self._acting: ModeInForce | None = None
 
-    @property
-    def makes_pods(self) -> bool:
-        return self() is ModeInForce.MAKES
-
     def __call__(self) -> ModeInForce:
         """The mode now. A change is logged, and the cache follows."""
         operator = self._cache.ascend_operator()

@@ -6,13 +6,13 @@ those in `OPTIONAL` that it may not read."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
 from scaler.informers import jobs, pods, records
 from scaler.informers.cache import Cache
-from scaler.informers.config_maps import ConfigMapObject, ConfigMapRecord, config_map_record
+from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.informers.elastic_services import ElasticServiceObject, elastic_service_record
 from scaler.informers.faults import CLUSTER_NAMESPACE, DEVICE_NAMESPACE
 from scaler.informers.informer import Informer
@@ -40,9 +40,11 @@ def informers(
     *,
     silence: float = SILENCE,
     optional: Collection[Resource] = OPTIONAL,
-) -> Mapping[Resource, Informer[Any, Any]]:
-    """One for each resource type. Nodes have no namespace; Ascend Operator's Deployment may be in any. `home` is the
-    install's own namespace: ConfigMaps are read there, too. Nothing is missing without the right to `optional`."""
+) -> tuple[dict[Resource, Informer[Any, Any]], tuple[Informer[Any, Any], ...]]:
+    """One for each resource type, and those of MindCluster's namespaces, unless all namespaces are watched anyway:
+    nothing depends on being allowed to read these. Nodes have no namespace; Ascend Operator's Deployment may be in any.
+    `home` is the install's own namespace: ConfigMaps are read there, too. Nothing is missing without the right to
+    `optional`."""
 
     history = History()
 
@@ -77,18 +79,8 @@ def informers(
         watch(kube.ELASTIC_SERVICES, cache.elastic_services.store, ElasticServiceObject, elastic_service_record),
         watch(kube.DISRUPTION_BUDGETS, cache.budgets, records.BudgetObject, records.budget_record),
     )
-    return {one.resource: one for one in watched}
-
-
-def report_informers(
-    api: KubeApi, cache: Cache, namespaces: tuple[str, ...], rng: random.Random
-) -> tuple[Informer[ConfigMapObject, ConfigMapRecord], ...]:
-    """MindCluster's namespaces, unless all namespaces are watched anyway. Nothing depends on being allowed to."""
+    by_resource, theirs = {one.resource: one for one in watched}, (DEVICE_NAMESPACE, CLUSTER_NAMESPACE)
     if not namespaces:
-        return ()
-    return (
-        Informer(
-            api, kube.CONFIG_MAPS, cache.reports, decode=ConfigMapObject, record=config_map_record,
-            namespaces=(DEVICE_NAMESPACE, CLUSTER_NAMESPACE), rng=rng, refusals=cache.refusals,
-        ),
-    )  # fmt: skip
+        return by_resource, ()
+    reports = watch(kube.CONFIG_MAPS, cache.reports, ConfigMapObject, config_map_record, namespaces=theirs)
+    return by_resource, (reports,)

@@ -27,7 +27,7 @@ from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Event, EventWriter
 from scaler.report.job_status import already_says, status_patch, write_status
 from scaler.report.metrics import Metrics
-from scaler.report.service_reports import InstanceReport, RuleKey, ServiceReport, Subject
+from scaler.report.service_reports import InstanceReport, ServiceReport, Subject
 from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid, Name, encode, is_ours, place_of, rule_of, same_content
@@ -92,7 +92,7 @@ class Reporter:
             namespace_of=lambda due: due.namespace,
         )
         self._reports: dict[ServiceKey, ServiceReport] = {}
-        self._last_valid: dict[RuleKey, LastValid | None] = {}
+        self._last_valid: dict[Name, LastValid | None] = {}
         """Of the rules that some job names, as of the newest report."""
         self._events: dict[int, QueuedEvent | Event] = {}
         """Number -> an event that waits, made at the first attempt to write it. The outbox remembers for a while what
@@ -115,7 +115,7 @@ class Reporter:
     def note(self, report: ServiceReport) -> None:
         """Take over the result of a pass about one service."""
         key = report.plan.key
-        rule = RuleKey(key.namespace, key.rule)
+        rule = Name(key.namespace, key.rule)
         before = self._reports.get(key)
         changed = before is None or _stated(before) != _stated(report)
         self._note_instances(before, report, changed=changed)
@@ -133,7 +133,7 @@ class Reporter:
         self._reports.pop(key, None)
         self._mark_status(key)
 
-    def rule_gone(self, rule: RuleKey) -> None:
+    def rule_gone(self, rule: Name) -> None:
         """Mark for deletion the ConfigMap of a rule that no job names; a job that comes earlier prevents this."""
         self._last_valid.pop(rule, None)
         self._mark_rule(rule)
@@ -240,7 +240,7 @@ class Reporter:
         if key.rule:
             self._outbox.mark(_Due(self._write_status, key, key.namespace))
 
-    def _mark_rule(self, rule: RuleKey) -> None:
+    def _mark_rule(self, rule: Name) -> None:
         self._outbox.mark(_Due(self._write_last_valid, rule, rule.namespace))
 
     # Writing
@@ -258,7 +258,7 @@ class Reporter:
             self._queue_event(partial(Event, *event), event.subject)
         await self._statuses.tidy(key)
 
-    async def _write_last_valid(self, rule: RuleKey) -> None:
+    async def _write_last_valid(self, rule: Name) -> None:
         place = place_of(rule, self._home)
         if rule not in self._last_valid:
             await self._remove_config_map(place)

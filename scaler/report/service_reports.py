@@ -20,11 +20,9 @@ from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Resource
 from scaler.rules.jobspec import LEADER, WORKER
 from scaler.rules.rule import Ratio
 from scaler.state.cluster import ClusterState
-from scaler.state.last_valid import LastValid, Name
+from scaler.state.last_valid import LastValid
 from scaler.workloads.membership import Job
 
-RuleKey = Name
-"""A rule ConfigMap, existing or not."""
 ReplicaStatuses = Mapping[str, Mapping[str, int]]
 """Replica type -> pods as an AscendJob counts them. Zeros are left out, as the operator does."""
 _COUNTED = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}

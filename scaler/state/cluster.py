@@ -49,10 +49,8 @@ class ClusterState:
         """One service as of the cache's present contents."""
         rule = self.rule(key)
         unread = self.cache.refusals.of_rule(key.namespace, key.rule)
-        found = tuple([self._built(uid) for uid in self.cache.instance_uids(key)])
         groups = rule.rule.groups if rule.rule is not None else ()
-        if not all(one.group in groups for one in found):
-            found = tuple([self._as_labelled(key, one, groups) for one in found])
+        found = tuple([self._as_labelled(key, self._built(uid), groups) for uid in self.cache.instance_uids(key)])
         replicas = self.cache.elastic_services.replicas(key)
         return Service(key, found, rule.rule, rule.options, rule.problem, unread[:MOST_SHOWN], replicas)
 

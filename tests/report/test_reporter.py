@@ -28,18 +28,18 @@ from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import EventWriter
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE, Reporter
-from scaler.report.service_reports import RuleKey, ServiceReport
+from scaler.report.service_reports import ServiceReport
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.state.last_valid import LastValid, decode
+from scaler.state.last_valid import LastValid, Name, decode
 from tests import jobs
 from tests.builders import NOW, instance, service
 from tests.faults import WRITES
 from tests.report import fakes
 
 NAMESPACE = "default"
-RULE = RuleKey(NAMESPACE, "rule")
+RULE = Name(NAMESPACE, "rule")
 LAST_VALID = "default.rule-scaler-last-valid"
 COLD = service("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held")
 LATER = service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")

@@ -278,7 +278,7 @@ def _view(found: Written) -> ServiceView:
 
 def _informers(api: KubeApi, cluster: Cluster, rng: random.Random, home: str) -> Mapping[Resource, Informer[Any, Any]]:
     scope: dict[str, Any] = {"namespaces": cluster.namespaces or None, "rng": rng, "may_be_forbidden": True}
-    watched = informers(api, cluster.cache, cluster.namespaces, rng, home, optional=WATCHED)
+    watched, _ = informers(api, cluster.cache, cluster.namespaces, rng, home, optional=WATCHED)
     return {
         **{resource: one for resource, one in watched.items() if resource in WATCHED},
         ELASTIC_SERVICES: Informer(
