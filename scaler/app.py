@@ -177,17 +177,15 @@ class App:
         subscribe(changes.PodChanged, self.state.on_pod)
         subscribe(changes.NodeChanged, self.state.on_node)
         subscribe(changes.RoomChanged, self.controller.on_room)
-        subscribe(changes.InstanceChanged, self.state.on_instance)
-        subscribe(changes.InstanceChanged, self.rank_tables.on_instance)
-        subscribe(changes.InstanceChanged, self.controller.on_service)
-        subscribe(changes.RuleChanged, self.controller.on_service)
+        subscribe(changes.ServiceChanged, self.state.on_instance)
+        subscribe(changes.ServiceChanged, self.rank_tables.on_instance)
+        subscribe(changes.ServiceChanged, self.controller.on_service)
         subscribe(changes.ElasticServiceChanged, self.controller.on_elastic_service)
         subscribe(changes.OwnConfigMapGone, self.reporter.on_own_config_map)
         subscribe(changes.ElasticServiceChanged, self.reporter.on_elastic_service)
         subscribe(changes.ObjectRefused, self.reporter.on_refused)
         if self.budgets is not None:
-            subscribe(changes.InstanceChanged, self.budgets.on_service)
-            subscribe(changes.RuleChanged, self.budgets.on_service)
+            subscribe(changes.ServiceChanged, self.budgets.on_service)
             subscribe(changes.BudgetsChanged, self.budgets.on_budgets)
 
     def check_nodes(self) -> None:

@@ -24,7 +24,7 @@ from scaler.decide.memory import Memory, refuse
 from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
 from scaler.execute.executor import Executor, log_line
 from scaler.garbage import no_collection
-from scaler.informers.changes import ElasticServiceChanged, InstanceChanged, RoomChanged, RuleChanged
+from scaler.informers.changes import ElasticServiceChanged, RoomChanged, ServiceChanged
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
@@ -259,7 +259,7 @@ class Controller:
             delay = max(soonest, moment - self.clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self.queue.wake)
 
-    def on_service(self, change: InstanceChanged | RuleChanged) -> None:
+    def on_service(self, change: ServiceChanged) -> None:
         """Queue the service."""
         self.queue.add(change.service)
 

@@ -12,7 +12,7 @@ import pytest
 
 from scaler.decide.world import Service, ServiceKey
 from scaler.informers.cache import Cache
-from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged
+from scaler.informers.changes import Changes, NodeChanged, PodChanged, ServiceChanged
 from scaler.informers.resources import informers
 from scaler.kube.api import EVENTS, KubeApi, Object, Resource
 from scaler.sim import loop
@@ -49,7 +49,7 @@ async def read(api: KubeApi) -> AsyncIterator[Callable[[], Service]]:
     state = ClusterState(cache, changes, now)
     changes.subscribe(PodChanged, state.on_pod)
     changes.subscribe(NodeChanged, state.on_node)
-    changes.subscribe(InstanceChanged, state.on_instance)
+    changes.subscribe(ServiceChanged, state.on_instance)
     watched, _ = informers(api, cache, (), random.Random(0), "scaler-system")
     tasks = [asyncio.create_task(informer.run()) for informer in watched.values()]
     await asyncio.sleep(ROUND_TRIPS)

@@ -19,7 +19,7 @@ import structlog
 from scaler.decide.memory import NEVER_SEEN
 from scaler.decide.state import counts_as_running, state_of
 from scaler.decide.world import Policy, Service, ServiceKey
-from scaler.informers.changes import BudgetsChanged, InstanceChanged, RuleChanged
+from scaler.informers.changes import BudgetsChanged, ServiceChanged
 from scaler.informers.informer import Informer
 from scaler.informers.pods import PodRecord
 from scaler.informers.records import BudgetObject, BudgetRecord
@@ -96,7 +96,7 @@ class Budgets:
         for key in (*self._cache.service_keys(), *(ServiceKey(namespace, "", "") for namespace in namespaces)):
             self._outbox.mark(key)
 
-    def on_service(self, change: InstanceChanged | RuleChanged) -> None:
+    def on_service(self, change: ServiceChanged) -> None:
         """Mark the service. Without leadership nothing is marked: `run` begins with all services."""
         if self._running:
             self._outbox.mark(change.service)

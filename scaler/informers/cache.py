@@ -15,12 +15,11 @@ from scaler.decide.world import ServiceKey
 from scaler.informers.changes import (
     BudgetsChanged,
     Changes,
-    InstanceChanged,
     NodeChanged,
     ObjectRefused,
     OwnConfigMapGone,
     PodChanged,
-    RuleChanged,
+    ServiceChanged,
 )
 from scaler.informers.config_maps import ConfigMapRecord
 from scaler.informers.elastic_services import ElasticServices
@@ -53,7 +52,7 @@ class Cache:
         self.pod_groups: Store[OwnedRecord] = Store(self._on_owned)
         self.services: Store[OwnedRecord] = Store(self._on_owned)
         self.config_maps: Store[ConfigMapRecord] = Store(self._on_config_map)
-        self.reports: Store[ConfigMapRecord] = Store(self._on_config_map)
+        self.reports: Store[ConfigMapRecord] = Store(self._on_report)
         """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
         self.faults = FaultData(self._on_faults)
         self.budgets: Store[BudgetRecord] = Store(self._on_budget)
@@ -184,7 +183,7 @@ class Cache:
         for uid in uids:
             key = self.service_of(uid)
             if key is not None:
-                self._publish(InstanceChanged(uid, key))
+                self._publish(ServiceChanged(key, uid))
 
     def _on_job(self, old: JobRecord | None, new: JobRecord | None) -> None:
         before = self.job(old.uid) if old is not None else None
@@ -196,7 +195,7 @@ class Cache:
             self.job_instances.add(after)
         for record in (before, after):
             if record is not None:
-                self._publish(InstanceChanged(record.uid, record.job.key))
+                self._publish(ServiceChanged(record.job.key, record.uid))
 
     def _as_admitted(self, record: JobRecord) -> JobRecord:
         """The job, or where its labels lack something, with what its PodGroup has kept of them."""
@@ -245,7 +244,7 @@ class Cache:
             self.pod_instances.ungated[new.uid] = new.name
             self.arrived_ungated += 1
         for instance, key in self.pod_instances.change(old, new):
-            self._publish(InstanceChanged(instance, key))
+            self._publish(ServiceChanged(key, instance))
         if other:
             for record in (old, new):
                 self._on_revision(record)
@@ -315,6 +314,11 @@ class Cache:
     def _mark_on(self, node: str) -> None:
         self.mark(*sorted(set(self._instances_by_node.of(node).values())))
 
+    def _on_report(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
+        record = new or old
+        if record is not None:
+            self.faults.apply(record.namespace, record.name, new.faults if new else None)
+
     def _on_config_map(self, old: ConfigMapRecord | None, new: ConfigMapRecord | None) -> None:
         record = new or old
         if record is None:
@@ -323,7 +327,7 @@ class Cache:
         if new is None and record.own:
             self._publish(OwnConfigMapGone(record.own))
         for key in sorted(self.services_of(record.namespace, record.name)):
-            self._publish(RuleChanged(key))
+            self._publish(ServiceChanged(key))
         for uid in sorted(self.job_instances.mislabelled) if old is None else ():
             self._place_again(uid)
         if record.retries is not None:
@@ -337,7 +341,7 @@ class Cache:
     def _on_refused(self, change: ObjectRefused) -> None:
         self._publish(change)
         for key in sorted(self.services_of(change.namespace, change.rule)):
-            self._publish(RuleChanged(key))
+            self._publish(ServiceChanged(key))
 
     def _on_retries(self, changed: Collection[str]) -> None:
         """Volcano counted a retry of these jobs, or all of them anew after a restart."""

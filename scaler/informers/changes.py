@@ -19,17 +19,13 @@ class Change(msgspec.Struct, frozen=True):
     """What is published; each type of it has its own subscribers."""
 
 
-class InstanceChanged(Change, frozen=True):
-    """Something that this instance is made of came, changed or went; perhaps the instance itself."""
-
-    uid: str
-    service: ServiceKey
-
-
-class RuleChanged(Change, frozen=True):
-    """The ConfigMap of this service's rule came, changed or went."""
+class ServiceChanged(Change, frozen=True):
+    """Something that this service is made of came, changed or went: of an instance, perhaps the instance itself, or the
+    ConfigMap of its rule."""
 
     service: ServiceKey
+    uid: str = ""
+    """Of the instance; "" where it is the rule."""
 
 
 class PodChanged(Change, frozen=True):

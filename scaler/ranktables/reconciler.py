@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from scaler.clock import Clock
-from scaler.informers.changes import InstanceChanged
+from scaler.informers.changes import ServiceChanged
 from scaler.informers.config_maps import RankTableMap, read_rank_table_map
 from scaler.informers.store import Name
 from scaler.kube.api import CONFIG_MAPS, Object, PatchType
@@ -84,7 +84,7 @@ class RankTableReconciler:
             tasks.create_task(self._looks.run())
             tasks.create_task(self._try_refused_again())
 
-    def on_instance(self, change: InstanceChanged) -> None:
+    def on_instance(self, change: ServiceChanged) -> None:
         """Mark the instance. Without leadership nothing is marked: `run` begins with all jobs."""
         if self._running:
             self._looks.mark(change.uid)

@@ -1,7 +1,7 @@
 """What is made of the cache, kept up to date by its changes: instances, rank tables, rules in force, what is free.
 
     PodChanged, NodeChanged -> capacity -> RoomChanged
-    InstanceChanged         -> instances and rank tables are made anew when they are read next
+    ServiceChanged         -> instances and rank tables are made anew when they are read next
 
 Book-keeping only; it decides nothing and writes nothing."""
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from scaler.clock import Skew
 from scaler.decide.world import Instance, Reason, Service, ServiceKey
 from scaler.informers.cache import Cache
-from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged, RoomChanged
+from scaler.informers.changes import Changes, NodeChanged, PodChanged, RoomChanged, ServiceChanged
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.ranktables.tables import Tables
 from scaler.rules.finding import shown
@@ -121,7 +121,7 @@ class ClusterState:
         if self.capacity.node_changed(change.name, change.facts):
             self._publish(RoomChanged())
 
-    def on_instance(self, change: InstanceChanged) -> None:
+    def on_instance(self, change: ServiceChanged) -> None:
         """Forget what was made of the instance."""
         self._instances.pop(change.uid, None)
         self.tables.forget(change.uid)

@@ -23,7 +23,7 @@ from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy
 from scaler.informers.cache import Cache
-from scaler.informers.changes import Changes, InstanceChanged, NodeChanged, PodChanged
+from scaler.informers.changes import Changes, NodeChanged, PodChanged, ServiceChanged
 from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.informers.jobs import read_job_record
 from scaler.informers.pods import PodObject, pod_record
@@ -52,14 +52,14 @@ class Cluster:
         self.state = ClusterState(self.cache, self.changes, lambda: self.now)
         self.changes.subscribe(PodChanged, self.state.on_pod)
         self.changes.subscribe(NodeChanged, self.state.on_node)
-        self.changes.subscribe(InstanceChanged, self.state.on_instance)
-        self.changes.subscribe(InstanceChanged, self.note)
+        self.changes.subscribe(ServiceChanged, self.state.on_instance)
+        self.changes.subscribe(ServiceChanged, self.note)
         self.builder = WorldBuilder(self.state, Policy(), alone=lambda: "")
         self.dirty: set[Any] = set()
         self.memory, self.decided = Memory(), DecisionCache()
         self.version = 0
 
-    def note(self, change: InstanceChanged) -> None:
+    def note(self, change: ServiceChanged) -> None:
         self.dirty.add(change.service)
 
     def see(self, store: Any, record: Any) -> None:

@@ -11,7 +11,7 @@ from scaler.clock import seconds_of
 from scaler.decide.world import Instance, Service, ServiceKey
 from scaler.informers import pods
 from scaler.informers.cache import Cache
-from scaler.informers.changes import Changes, InstanceChanged, PodChanged, RuleChanged
+from scaler.informers.changes import Changes, PodChanged, ServiceChanged
 from scaler.informers.jobs import read_job_record
 from scaler.informers.records import NodeFacts, NodeRecord
 from scaler.names import DELETION_COST, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
@@ -32,12 +32,11 @@ class Seen:
         self.cache = Cache(changes, lambda: self.now)
         self.state = ClusterState(self.cache, changes, lambda: self.now)
         changes.subscribe(PodChanged, self.state.on_pod)
-        changes.subscribe(InstanceChanged, self.state.on_instance)
-        changes.subscribe(InstanceChanged, self._on_service)
-        changes.subscribe(RuleChanged, self._on_service)
+        changes.subscribe(ServiceChanged, self.state.on_instance)
+        changes.subscribe(ServiceChanged, self._on_service)
         self._version = 0
 
-    def _on_service(self, change: InstanceChanged | RuleChanged) -> None:
+    def _on_service(self, change: ServiceChanged) -> None:
         self.dirty.append(change.service)
 
     def version(self) -> str:

@@ -24,10 +24,9 @@ from scaler.informers.cache import Cache
 from scaler.informers.changes import (
     Changes,
     ElasticServiceChanged,
-    InstanceChanged,
     NodeChanged,
     PodChanged,
-    RuleChanged,
+    ServiceChanged,
 )
 from scaler.informers.informer import Freshness, Informer
 from scaler.informers.mode import CurrentMode
@@ -131,15 +130,14 @@ class Cluster:
         """As in scaler.app: values made from records are cleared before they are read again."""
         changes.subscribe(PodChanged, self.state.on_pod)
         changes.subscribe(NodeChanged, self.state.on_node)
-        changes.subscribe(InstanceChanged, self.state.on_instance)
-        changes.subscribe(InstanceChanged, self._on_service)
-        changes.subscribe(RuleChanged, self._on_service)
+        changes.subscribe(ServiceChanged, self.state.on_instance)
+        changes.subscribe(ServiceChanged, self._on_service)
         changes.subscribe(ElasticServiceChanged, self._on_service)
         self.services.listen(self._on_written)
         for store in _stores(self):
             store.listen(self._on_object)
 
-    def _on_service(self, change: InstanceChanged | RuleChanged | ElasticServiceChanged) -> None:
+    def _on_service(self, change: ServiceChanged | ElasticServiceChanged) -> None:
         self._dirty.add(change.service)
 
     def _on_written(self, name: tuple[str, str] | None) -> None:
