@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
+from types import UnionType
 
 from scaler.decide.invariants import violations
-from scaler.decide.world import NOBODY, Admit, Decision, Evict, Instance, Plan, Policy, Preempt, Service, World
+from scaler.decide.world import NOBODY, Admit, Complete, Decision, Evict, Instance, Plan, Preempt, Service, World
 from scaler.rules.rule import Trade
 from tests.chaos.witness import Witness
 from tests.chaos.writes import Writes
@@ -25,8 +26,6 @@ class Decisions:
     def __init__(self, witness: Witness, writes: Writes) -> None:
         self.had_turn: set[str] = set()
         """uid of every instance that had its turn (3b.5), as the last decision remembers it."""
-        self.targets: dict[str, dict[str, int]] = {}
-        """By service, of the last decision."""
         self._witness = witness
         self._writes = writes
 
@@ -37,12 +36,17 @@ class Decisions:
         for found in (*violations(world, decision), *wrong(world, decision)):
             self._witness.fail(f"{life}: {found}")
         for plan in decision.plans:
-            self.targets[str(plan.key)] = dict(plan.target)
-            evicted = {action.uid for action in plan.actions if isinstance(action, Evict)}
-            self._writes.evicted.update(evicted, (one.name for one in plan.verdicts if one.uid in evicted))
+            self._writes.released |= _ordered(plan, Admit | Complete)
+            self._writes.evicted |= _ordered(plan, Evict)
             if plan.actions:
                 actions = ", ".join(f"{type(action).__name__} {action.uid[:8]}" for action in plan.actions)
                 self._witness.note(f"{life} decides for {plan.key}: target {plan.target}: {actions}")
+
+
+def _ordered(plan: Plan, kinds: UnionType | type) -> set[str]:
+    """uid and name of every instance to which such a thing is done."""
+    uids = {action.uid for action in plan.actions if isinstance(action, kinds)}
+    return uids | {verdict.name for verdict in plan.verdicts if verdict.uid in uids}
 
 
 def wrong(world: World, decision: Decision) -> Iterator[str]:
@@ -107,7 +111,7 @@ def _wrong_evictions(world: World, going: Sequence[Evict], drained: Set[str]) ->
                 yield f"S3 anew: {number} of {runs[group]} running {group} of {key} go, the minimum is {least}"
         uids = {one.uid for one in own}
         for other in {action.beneficiary for action in going if action.uid in uids}:
-            if not _may_lose(world.policy, service, services[other]):
+            if not _may_lose(world, service, services[other]):
                 yield f"S3 anew: {key} loses bound instances to {other}"
     for key in {action.beneficiary for action in going}:
         service, victims = services[key], {action.uid for action in going if action.beneficiary == key}
@@ -121,10 +125,11 @@ def _wrong_evictions(world: World, going: Sequence[Evict], drained: Set[str]) ->
             yield f"S11 anew: {key} misses {missing} pods, and has room for {room} once {len(victims)} have gone"
 
 
-def _may_lose(policy: Policy, victim: Service, other: Service) -> bool:
+def _may_lose(world: World, victim: Service, other: Service) -> bool:
     if victim is other:
         return victim.options.trade is not Trade.OFF
     theirs, own = (max(one.priority for one in service.instances) for service in (victim, other))
+    policy = world.policy
     allowed = policy.preempt is not Preempt.NEVER and (victim.options.preemptable or not policy.honour_preemptable)
     return allowed and (theirs < own or (theirs == own and policy.preempt is Preempt.EQUAL_OR_HIGHER))
 

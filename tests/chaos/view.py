@@ -5,7 +5,7 @@ scaler.decide or scaler.workloads. Must not: judge."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 
@@ -93,15 +93,6 @@ class Instance(Members):
     def running(self) -> bool:
         """Whole, and nothing of it terminates."""
         return self.whole and len(self.staying) == len(self.pods) == self.size
-
-    @property
-    def disturbed(self) -> bool:
-        """Something happened to it, so that it may have lost its place already."""
-        lost = any(
-            objects.ended(pod) or objects.node_of(pod) not in self.good_nodes or objects.restarts(pod)
-            for pod in self.bound
-        )
-        return lost or len(self.staying) < len(self.pods) or bool(self.bound and len(self.staying) < self.size)
 
     def __str__(self) -> str:
         return f"{self.name} {len(self.serving)}/{len(self.bound)}/{len(self.released)} of {self.size}"
@@ -196,22 +187,6 @@ def view_of(cluster: SimCluster) -> View:
     for kind in (*SHOWING, ELASTIC_SERVICES):
         view.take_all(kind, cluster.peek(kind))
     return view
-
-
-def taken(members: Iterable[Instance]) -> int:
-    """Places that a group's undisturbed released instances take, an outdated running and a newest one together one."""
-    out = [one for one in members if one.released and not one.disturbed]
-    by_owner: dict[str, list[Instance]] = defaultdict(list)
-    for one in out:
-        by_owner[one.owner].append(one)
-    return len(out) - sum(_pairs(found) for owner, found in by_owner.items() if owner)
-
-
-def _pairs(found: list[Instance]) -> int:
-    """The most there can be: which revision is the newest is not asked, only that the other of a pair runs."""
-    out = Counter(one.revision for one in found)
-    runs = Counter(one.revision for one in found if one.running)
-    return max(min(number, runs.total() - runs[revision]) for revision, number in out.items())
 
 
 def _revision(one: Members) -> tuple[str, str]:

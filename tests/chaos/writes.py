@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,10 +57,10 @@ class Writes:
         """When a life last changed anything but the Lease."""
         self.last_action = 0.0
         """When a life last made or removed an object of an instance."""
-        self.released: Callable[[Object, str], None] = lambda _pod, _what: None
-        """Called with each pod from which our gate was taken, just after."""
+        self.released: set[str] = set()
+        """uid and name of every instance that some decision admits or completes: its pods may lose our gate (S1)."""
         self.evicted: set[str] = set()
-        """uid and name of every instance that some decision evicts: its pods may be deleted though bound (3b.4)."""
+        """The same of what some decision evicts: its pods may be deleted though bound (3b.4)."""
         self.witness = witness
         self.fail, self.counts, self._clock = witness.fail, witness.counts, witness.clock
         self._cluster = cluster
@@ -204,15 +204,19 @@ class Writes:
             for wrong in wrong_patch(before, after, request.body):
                 self.fail(f"S8: {what}: {wrong}")
             if held(before) and not held(after):
-                self.counts["release"] += 1
-                self.released(after, what)
+                self._pod_released(before, what)
         elif request.verb == "patch":
             for wrong in wrong_group_patch(before, after, volcanos=change.key[1] in self._shared):
                 self.fail(f"S8: {what}: {wrong}")
         elif request.verb != "delete" or change.resource != api.PODS:
             self.fail(f"S8: {what}: not the scaler's to change")
         elif before["spec"].get("nodeName"):
-            self._bound_pod_deleted(before, instance_of(before, {})[0], what)
+            self._bound_pod_deleted(before, what)
+
+    def _pod_released(self, pod: Object, what: str) -> None:
+        self.counts["release"] += 1
+        if self.released.isdisjoint(_names_of(pod)):
+            self.fail(f"S1: {what}: no decision releases it")
 
     def _instance_object(self, change: Change, what: str) -> None:
         subject = change.after.object if change.before is None else change.before.object
@@ -225,7 +229,7 @@ class Writes:
         if not gone:
             self.fail(f"S8: {what}: only created and deleted objects were promised")
         elif change.resource == api.PODS and subject["spec"].get("nodeName"):
-            self._bound_pod_deleted(subject, objects.owner_uid(subject), what)
+            self._bound_pod_deleted(subject, what)
 
     def _left_alone(self, change: Change, what: str) -> None:
         """The PodGroup or Service of an instance goes when no pod of it is left on a node."""
@@ -238,8 +242,8 @@ class Writes:
             ):
                 self.fail(f"S3: {what}: its pod {pod['metadata']['name']} is bound to {pod['spec']['nodeName']}")
 
-    def _bound_pod_deleted(self, pod: Object, instance: str, what: str) -> None:
-        if not self.evicted.isdisjoint({instance, objects.owner_uid(pod), pod["metadata"]["uid"]}):
+    def _bound_pod_deleted(self, pod: Object, what: str) -> None:
+        if not self.evicted.isdisjoint(_names_of(pod)):
             self.counts["eviction"] += 1
         else:
             self.fail(f"S3: {what}: bound to {pod['spec']['nodeName']}")
@@ -273,6 +277,11 @@ def _wrong_object(change: Change) -> str:
     }
     judged = promises.get(change.resource, (("not a kind that it may write", True),))
     return next((words for words, wrong in judged if wrong), "")
+
+
+def _names_of(pod: Object) -> set[str]:
+    """By which decisions may know its instance."""
+    return {instance_of(pod, {})[0], objects.owner_uid(pod), objects.uid(pod)}
 
 
 def _is_ours(labels: Mapping[str, str]) -> bool:

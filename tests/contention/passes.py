@@ -81,11 +81,11 @@ class ServicesView(View):
             and all(len(self.of(key, group)) >= number for group, number in service.minimum.items())
         ]
 
-    def missing(self, key: str, *, without: Set[str] = frozenset()) -> list[str]:
+    def missing(self, key: str) -> list[str]:
         """Kind of node for each pod that the smallest ratio still needs; of each group the nearest instances."""
         service, count = self.services[key], 0
         for group, number in service.minimum.items():
-            count += sum(sorted(one.unbound for one in self.of(key, group) if one.uid not in without)[:number])
+            count += sum(sorted(one.unbound for one in self.of(key, group))[:number])
         return [service.kind] * count
 
     def beyond_minimum(self, key: str) -> int:

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from scaler.kube import api as kube
 from scaler.kube.api import KubeApi, Object, Resource
-from scaler.names import GROUP_LABEL, RULE_KEY
+from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
 from scaler.sim.actors.stand_in import StandIn
-from scaler.sim.stories.instances import SHOWING, Condition, InstanceView, census, running, service_of
+from scaler.sim.stories.instances import SHOWING, Condition, InstanceView, census, gathered, running
 from tests.decide.contract import covers, target_of
 
 WINDOW = 3.0
@@ -181,7 +181,8 @@ class Orders(Watcher):
     def look(self, now: float) -> None:
         rung = self._rung()
         self.remember(now, rung)
-        groups = self._bound()
+        mine = [one for one in gathered(self.mirror.all) if one.service == self._service]
+        groups = {objects.uid(pod): one.group for one in mine for pod in one.pods if objects.node_of(pod)}
         pods = [pod for pod in self.mirror.all(kube.PODS) if objects.uid(pod) in groups]
         lost = {objects.name(node) for node in self.mirror.all(kube.NODES) if not objects.node_ready(node)}
         self._account(now, rung, sum(not objects.ended(pod) and objects.node_of(pod) not in lost for pod in pods))
@@ -194,14 +195,6 @@ class Orders(Watcher):
         for uid in self._alive.keys() - alive.keys():
             self._judge_end(*self._alive[uid], there)
         self._alive = alive
-
-    def _bound(self) -> dict[str, str]:
-        """Groups of the service's pods that have a node, by uid."""
-        jobs = {objects.uid(job): job for job in self.mirror.all(kube.ASCEND_JOBS)}
-        pods = filter(objects.node_of, self.mirror.all(kube.PODS))
-        about = {objects.uid(pod): jobs.get(objects.owner_uid(pod), pod) for pod in pods}
-        mine = {uid: obj for uid, obj in about.items() if service_of(obj) == self._service}
-        return {uid: objects.scaling_labels(obj).get(GROUP_LABEL, "") for uid, obj in mine.items()}
 
     def _account(self, now: float, rung: int, held: int) -> None:
         if self._last is not None:

@@ -20,7 +20,7 @@ from scaler.sim.stories.play import ADMISSION, real_controller
 from tests.chaos import world
 from tests.chaos.decisions import Decisions
 from tests.chaos.replica import Life
-from tests.chaos.view import Instance, held, taken, view_of
+from tests.chaos.view import Instance, view_of
 from tests.chaos.witness import Witness
 from tests.chaos.world import OPTED_IN, Service
 from tests.chaos.writes import Writes
@@ -47,7 +47,6 @@ class KindService:
         self.service = Service(spot.name, spot.namespace, spot.pool, ((1, 1),), (1, 1), kind.pods, kind=kind)
         self.witness = Witness(self.clock)
         self.writes = Writes(self.cluster, self.witness, storm_bound=500)
-        self.writes.released = self._on_release
         self.decisions = Decisions(self.witness, self.writes)
         self.chance = random.Random(f"kinds-{seed}")
         self._wrong: set[str] = set()
@@ -116,32 +115,11 @@ class KindService:
         assert self.witness.failures == [], self.words()
 
     def words(self) -> str:
-        said = view_of(self.cluster).reasons
-        lines = [
-            f"{one.name} [{said.get((one.service, one.name))}]: "
-            + ", ".join(
-                f"{objects.name(pod)} {objects.phase(pod)} on {objects.node_of(pod) or '-'}"
-                f"{' held' if held(pod) else ''}{' terminating' if objects.terminating(pod) else ''}"
-                for pod in one.pods
-            )
-            for one in view_of(self.cluster).instances
-        ]
-        return "\n".join([f"{self.counts()} {self.decisions.targets} {self.witness.failures}", *lines])
+        view = view_of(self.cluster)
+        lines = [f"{one}: {view.reasons.get((one.service, one.name))}" for one in view.instances]
+        return "\n".join([f"{self.counts()} {self.witness.failures}", *lines])
 
     # the witnesses
-
-    def _on_release(self, pod: Object, what: str) -> None:
-        """S1: no admission takes a group above the target of its last decision, a pair of revisions counted once."""
-        seen = view_of(self.cluster).instances
-        mine = next(one for one in seen if any(objects.uid(p) == objects.uid(pod) for p in one.pods))
-        own = [one for one in seen if (one.service, one.group) == (mine.service, mine.group)]
-        target = self.decisions.targets[mine.service].get(mine.group, 0)
-        if len(mine.released) > 1 or mine.disturbed:
-            return  # it had its place before
-        before = taken([one for one in own if one is not mine])
-        after = taken(own)
-        if after > max(target, before):
-            self.witness.fail(f"S1: {what}: {after} of {mine.group}, the target is {target}")
 
     async def look(self) -> None:
         """S2 and L2: nothing is half released, and nothing is held without a reason, for longer than a moment."""

@@ -93,12 +93,8 @@ def _ascend_job(spot: Spot, group: str, name: str) -> list[Object]:
     pod = _pod(spot, group)
     pod["metadata"]["labels"] = {"app": spot.name}
     pod["spec"]["containers"][0]["name"] = "ascend"
-    labels = {"app": "mindie-ms-server", "framework": "pytorch", **_FAULTS, **_labels(spot, group)}
-    replicas = {"Master": {"replicas": 1, "template": pod}}
-    if group == "decode":
-        replicas["Worker"] = {"replicas": 1, "template": pod}
-    spec = {"schedulerName": "volcano", "replicaSpecs": replicas}
-    return [jobs.manifest(api.ASCEND_JOBS, name, labels=labels, spec=spec)]
+    pods = 2 if group == "decode" else 1
+    return [jobs.job(name, group, pods=pods, rule=spot.name, job_id="qwen", pod=pod)]
 
 
 def _volcano_job(spot: Spot, group: str, name: str) -> list[Object]:
