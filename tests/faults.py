@@ -59,8 +59,6 @@ class Rule(msgspec.Struct, kw_only=True, frozen=True, repr_omit_defaults=True):
     and `end` bound the time, in seconds from the origin of `Faults`."""
 
     fault: Fault
-    what: str = ""
-    """Its name in the description of a schedule."""
     verbs: Collection[str] = ()
     kinds: Collection[str] = ()
     name: str = ""

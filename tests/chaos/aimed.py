@@ -32,7 +32,7 @@ APART = (2.0, 15.0)
 def race(seed: int, *, gated: bool = False) -> Schedule:
     """An instance is bound, and while the scaler's watch of pods is behind, the rule has no place for it any more."""
     rng, service = _one_to_spare("race", seed, 1, RACED if gated else ())
-    behind = schedule.api_fault("lag of Pod", Fault.LAG, 29.0, 30.0, verbs=("watch",), kinds=("Pod",), seconds=10.0)
+    behind = schedule.api_fault(Fault.LAG, 29.0, 30.0, verbs=("watch",), kinds=("Pod",), seconds=10.0)
     event = Event(_soon(rng), "rule edited", "a", 1)
     return _spare_opens(seed, service, service.pods[0], event, api_faults=(behind,))
 

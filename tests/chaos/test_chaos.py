@@ -67,7 +67,7 @@ def calm(storm: float, *api_faults: Rule, events: tuple[Event, ...] = ()) -> Sch
 
 def test_the_healthy_service_may_wait_as_long_as_the_last_refusal_of_a_storm_told_the_scaler_to_wait() -> None:
     late = retry_later(50.0, 10.0)
-    away = api_fault("no connection", Fault.NOT_SENT, 0.0, 55.0)
+    away = api_fault(Fault.NOT_SENT, 0.0, 55.0)
     made = calm(60.0, away, late, events=(Event(54.0, "crash", "0", 4.0),))
     assert play(made).failures == []
     assert [served_by(one) for one in (made, calm(60.0), msgspec.structs.replace(made, attacked=True))] == [
@@ -79,7 +79,7 @@ def test_the_healthy_service_may_wait_as_long_as_the_last_refusal_of_a_storm_tol
 
 def test_a_minute_of_refusals_that_name_no_time_makes_no_storm() -> None:
     """Each pass tries five times within two seconds; the passes come with growing pauses."""
-    refused = api_fault("429", Fault.REFUSED, 0.5, 60.0, verbs=WRITES, status=429)
+    refused = api_fault(Fault.REFUSED, 0.5, 60.0, verbs=WRITES, status=429)
     assert play(calm(90.0, refused)).failures == []
 
 
