@@ -105,8 +105,6 @@ def _sum_up(what: str, played: list[Played]) -> None:
     counts = sum((Counter(one.counts) for one in played), Counter[str]())
     for counted, number in sorted(counts.items()):
         print(f"{number:10,} {counted}")
-    for measured in dict.fromkeys(name for one in played for name in one.most):
-        print(f"{max(one.most.get(measured, 0.0) for one in played):10,.2f} {measured}, at most")
     faults = sum(number for counted, number in counts.items() if counted.startswith(HARM))
     gaps, failed = sum(len(one.gaps) for one in played), sorted(one.seed for one in played if one.failures)
     print(f"{what}: {len(played)} histories, {faults:,} faults, {gaps} known gaps; failed: {failed or 'none'}")

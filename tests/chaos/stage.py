@@ -98,12 +98,12 @@ class Stage:
         self._furnish()
 
     async def play(self) -> Played:
-        turns = Turns(self.witness.fail)
+        _watch_turns(self.witness.fail)
         with _errors_to(self.witness.fail):
             actors = [asyncio.create_task(actor.run()) for actor in self._actors()]
             await self._storm()
             await self._mend()
-            rest_after = await self._rest()
+            await self._rest()
             for faults in self.faults:
                 if faults.impatient and self._made.attacked:
                     self.witness.fail(f"Retry-After: sent again before it had passed: {dict(faults.impatient)}")
@@ -116,13 +116,9 @@ class Stage:
         for faults in self.faults:
             counts["sent before its Retry-After"] += faults.impatient.total()
             counts.update({f"api fault: {fault.value}": number for fault, number in faults.counts.items()})
-        most = {
-            "writes of one life in a minute": self.writes.busiest, "seconds from the storm to rest": rest_after,
-            "seconds of CPU of one turn of the loop": turns.longest,
-        }  # fmt: skip
         return Played(
-            self._made.seed, self.witness.failures, gaps, counts, most, self.witness.digest, self.witness.trace or [],
-            self.judge.said,
+            self._made.seed, self.witness.failures, gaps, counts, digest=self.witness.digest,
+            trace=self.witness.trace or [], said=self.judge.said,
         )  # fmt: skip
 
     def _furnish(self) -> None:
@@ -185,8 +181,8 @@ class Stage:
             if replica.life is not None:
                 replica.life.linger = replica.life.stale = 0.0
 
-    async def _rest(self) -> float:
-        """Wait until nothing was written for a while; seconds from the storm to the last write."""
+    async def _rest(self) -> None:
+        """Wait until nothing was written for a while."""
         over = self.clock.now()
         while self.clock.now() < over + PATIENCE:
             quiet = self.clock.now() - max(self.writes.last_write, over)
@@ -195,7 +191,6 @@ class Stage:
             await asyncio.sleep(REST - quiet)
         else:
             self.witness.fail(f"L2: no rest within {PATIENCE:g} s")
-        return max(0.0, self.writes.last_write - over)
 
     async def _fresh_life(self) -> list[str]:
         """Path independence: a process that begins with these objects has nothing to do, and agrees with the status.
@@ -233,26 +228,22 @@ def served_by(made: Schedule) -> float:
     return max([made.storm, *retries]) + SERVED_BY
 
 
-class Turns:
-    """Measures every turn of the running loop, in CPU time: nothing else shows in virtual time that the loop stands."""
+def _watch_turns(fail: Callable[[str], None]) -> None:
+    """Fails for a turn of the running loop that stands too long, in CPU time: nothing else shows that in virtual
+    time."""
+    loop: Any = asyncio.get_running_loop()
+    select, began = loop.select, time.thread_time()
 
-    def __init__(self, fail: Callable[[str], None]) -> None:
-        self.longest = 0.0
-        self._fail = fail
-        self._began = time.thread_time()
-        loop: Any = asyncio.get_running_loop()
-        self._select = loop.select
-        loop.select = self._turn
-
-    def _turn(self, timeout: float | None) -> list[Any]:
-        took = time.thread_time() - self._began
-        if took > self.longest:
-            self.longest = took
-            if took > LONGEST_TURN:
-                self._fail(f"stall: the loop stood for {took:.1f} s")
-        found: list[Any] = self._select(timeout)
-        self._began = time.thread_time()
+    def turn(timeout: float | None) -> Any:
+        nonlocal began
+        took = time.thread_time() - began
+        if took > LONGEST_TURN:
+            fail(f"stall: the loop stood for {took:.1f} s")
+        found = select(timeout)
+        began = time.thread_time()
         return found
+
+    loop.select = turn
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]], witness: Witness) -> None:

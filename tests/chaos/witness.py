@@ -115,8 +115,8 @@ class Played(msgspec.Struct, omit_defaults=True):
     failures: list[str]
     gaps: list[str] = []
     counts: dict[str, int] = {}
-    most: dict[str, float] = {}
-    """What matters at its largest, in words."""
+    admissions: int = 0
+    """Of the instance that was admitted most often, in a story."""
     digest: str = ""
     """Differs where anything happened at another moment or in another order."""
     trace: list[str] = []

@@ -159,10 +159,6 @@ def play(name: str, seed: int, *, beside: bool = False, arbitration: bool = True
     text = "\n".join(f"{one.at:.6f} {one.service} {one.text}" for one in timeline.moments)
     return Played(
         seed, wrong, counts={f"end with {serve} serving": 1, "evictions": evictions},
-        most={
-            "seconds from the last event until so many serve for good": timeline.serving()[-1][0] - story.last_event,
-            "seconds from the last event to rest": max(one.at for one in timeline.moments) - story.last_event,
-            "admissions of one instance": max(Counter(uid for _, uid in passes.admitted).values(), default=0),
-        },
+        admissions=max(Counter(uid for _, uid in passes.admitted).values(), default=0),
         digest=hashlib.blake2b(text.encode(), digest_size=8).hexdigest(),
     )  # fmt: skip

@@ -43,7 +43,7 @@ def test_the_measured_loads_end_as_promised_with_every_seed_each_in_its_own_hist
     outcomes = [play(story, seed, beside=beside) for seed in range(101, 103 if beside else 105)]
     assert [(one.seed, one.failures) for one in outcomes if one.failures] == []
     assert len({one.digest for one in outcomes}) == len(outcomes)
-    assert max(one.most["admissions of one instance"] for one in outcomes) <= 4
+    assert max(one.admissions for one in outcomes) <= 4
 
 
 @pytest.mark.parametrize("story", MEASURED)
