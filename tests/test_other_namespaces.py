@@ -78,7 +78,7 @@ def everything(on: KindService) -> list[tuple[Resource, Object]]:
 def test_copies_in_another_namespace_change_nothing_of_a_service(kind: Kind, change: Callable[[Object], None]) -> None:
     async def story() -> None:
         async with served(kind) as on:
-            on.add_nodes(on.kind.nodes_for((2, 1)))
+            on.add_nodes(on.service.nodes_for((2, 1)))
             await on.rule((2, 1), (1, 1))
             await on.apply(3, 1)
             await on.runs(2, 1)

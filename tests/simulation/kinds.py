@@ -49,10 +49,6 @@ class Kind(msgspec.Struct, frozen=True):
             obj["metadata"]["namespace"] = spot.namespace
         return made
 
-    def nodes_for(self, ratio: Ratio) -> int:
-        """Each pod takes all NPUs of one node."""
-        return sum(number * size for number, size in zip(ratio, self.pods, strict=True))
-
 
 def _labels(spot: Spot, group: str) -> dict[str, str]:
     return {"mind-cluster/scaling-rule": spot.name, "mind-cluster/group-name": group, "jobID": "qwen"}

@@ -37,11 +37,11 @@ def run(story: Coroutine[Any, Any, None], seed: int = 0) -> None:
 
 async def started(on: KindService, prefills: int = 3) -> None:
     """On nodes for the smallest ratio, with more prefill instances than the rule has places for; then it climbs."""
-    on.add_nodes(on.kind.nodes_for((1, 1)))
+    on.add_nodes(on.service.nodes_for((1, 1)))
     await on.rule(*TWO_ONE)
     await on.apply(prefills, 1)
     await on.runs(1, 1)
-    on.add_nodes(on.kind.nodes_for((1, 0)))
+    on.add_nodes(on.service.nodes_for((1, 0)))
     await on.runs(2, 1)
 
 
@@ -107,7 +107,7 @@ def test_the_rule_and_the_replicas_are_edited_and_held_instances_go_first(kind: 
             await started(on)
             before = running_uids(on)
             await on.rule((3, 1), *TWO_ONE)
-            on.add_nodes(kind.nodes_for((1, 0)))
+            on.add_nodes(on.service.nodes_for((1, 0)))
             await on.runs(3, 1)
             await on.apply(4, 1)
             await on.runs(3, 1)
@@ -164,7 +164,7 @@ def test_a_rolling_update_ends(kind: Kind) -> None:
     async def story() -> None:
         async with served(kind) as on:
             await started(on, prefills=2)
-            on.add_nodes(kind.nodes_for((1, 1)))
+            on.add_nodes(on.service.nodes_for((1, 1)))
             await on.apply(2, 1, image="server:2")
             await on.until(lambda: images(on) == {"server:2"}, "new images only", within=600)
             await on.runs(2, 1)
@@ -176,7 +176,7 @@ def test_a_rolling_update_ends(kind: Kind) -> None:
 def test_a_rolling_update_with_one_held_instance_ends(kind: Kind, replicas: int) -> None:
     async def story() -> None:
         async with served(kind) as on:
-            on.add_nodes(kind.nodes_for((4, 2)))
+            on.add_nodes(on.service.nodes_for((4, 2)))
             await on.rule((3, 1), *TWO_ONE)
             await on.apply(replicas, 1)
             await on.runs(3, 1)

@@ -20,7 +20,7 @@ every_kind = pytest.mark.parametrize(
 
 async def whole(on: KindService) -> None:
     """All that the rule names runs."""
-    on.add_nodes(on.kind.nodes_for((3, 1)))
+    on.add_nodes(on.service.nodes_for((3, 1)))
     await on.rule(*LADDER)
     await on.apply(3, 1)
     await on.runs(3, 1)
