@@ -310,8 +310,7 @@ def _held_reason(member: Member, service: Service, beyond: Reason | None, now: f
     if not (instance.made_by_us or service.key.rule):
         return Reason.NOT_SERVED
     if rule is None and service.key.rule:
-        invalid = service.problem is not None and service.problem.kind is Warning.RULE_INVALID
-        return Reason.RULE_INVALID if invalid else Reason.RULE_MISSING
+        return Reason(service.problem.kind.value) if service.problem is not None else Reason.RULE_MISSING
     if rule is not None and instance.group not in rule.groups:
         return Reason.GROUP_UNKNOWN
     if service.options.paused:

@@ -57,33 +57,23 @@ def _pardon(draft: Draft, world: World) -> None:
     """A pod was bound. Before, the scheduler may have been away: turns that ended without any bind in the cluster are
     taken back. Once for each service and instance, until the service serves or its jobs change. `turns` stays, so that
     the number of evictions is bounded."""
-    memory = draft.memory
+    before = draft.memory
     waited = [m.uid for m in draft.demand.members if draft.memory_of(m.uid).turns is Turns.SINCE_LAST_BIND]
-    late = _is_late(memory, world)
-    failed = memory.failures > memory.counted
-    if not memory.pardoned and (late or failed or waited):
-        draft.remember(
-            turn_since=world.now if late else memory.turn_since,
-            failures=memory.counted,
-            backoff_until=0.0 if failed else memory.backoff_until,
-            ended_at=0.0 if failed and not memory.counted else memory.ended_at,
-            pardoned=True,
-        )
-        for uid in waited:
-            draft.remember_of(uid, turn_over=False)
-    for uid in waited:
-        draft.remember_of(uid, turns=Turns.FOR_GOOD)
-    if draft.memory.counted != draft.memory.failures:
-        draft.remember(counted=draft.memory.failures)
-    for member in draft.demand.members:
-        one = draft.memory_of(member.uid)
-        failed = one.failures > one.counted
-        if not one.pardoned and _is_late(one, world):
-            draft.remember_of(member.uid, turn_since=world.now, pardoned=True)
-        elif not one.pardoned and failed:
-            draft.remember_of(member.uid, failures=one.counted, backoff_until=0.0, pardoned=True)
+    for remember, clock in _clocks(draft):
+        late, failed = _is_late(clock, world), clock.failures > clock.counted
+        if not clock.pardoned and (late or failed):
+            turn_since = world.now if late else clock.turn_since
+            backoff_until = 0.0 if failed else clock.backoff_until
+            remember(turn_since=turn_since, failures=clock.counted, backoff_until=backoff_until, pardoned=True)
         elif failed:
-            draft.remember_of(member.uid, counted=one.failures)
+            remember(counted=clock.failures)
+    if before.failures and not draft.memory.failures:
+        draft.remember(ended_at=0.0)
+    if waited and not before.pardoned:
+        draft.remember(pardoned=True)
+    for uid in waited:
+        turn_over = draft.memory_of(uid).turn_over and before.pardoned
+        draft.remember_of(uid, turns=Turns.FOR_GOOD, turn_over=turn_over)
 
 
 def _is_late(memory: TurnMemory, world: World) -> bool:

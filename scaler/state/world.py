@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scaler.decide.memory import Memory
-from scaler.decide.nodes import Amounts, Node, Nodes, PodRequest
+from scaler.decide.nodes import Amounts, Nodes, PodRequest
 from scaler.decide.world import (
     Admit,
     Complete,
@@ -249,23 +249,14 @@ def _evicted(instance: Instance, since: float) -> Instance:
 
 def with_evictions(nodes: Nodes, evicted: Iterable[tuple[Instance, float]]) -> Nodes:
     """The nodes with the bound pods of these instances as ending. Each comes with the time from which it is evicted."""
-    added: dict[str, dict[float, Amounts]] = {}
+    ending: dict[str, list[tuple[float, Amounts]]] = {}
     for instance, since in evicted:
         for name, request in instance.seats:
             amounts = dict(request.requests)
             taken = tuple(amounts.get(resource, 0) for resource in nodes.resources)
-            ending = added.setdefault(name, {})
-            ending[since + GRACE] = _sum(ending.get(since + GRACE), taken)
-    return replace(nodes, nodes=tuple(_ending(node, added.get(node.name)) for node in nodes.nodes))
-
-
-def _ending(node: Node, more: dict[float, Amounts] | None) -> Node:
-    if more is None:
-        return node
-    ending = dict(node.ending)
-    ending |= {gone_by: _sum(ending.get(gone_by), taken) for gone_by, taken in more.items()}
-    return replace(node, ending=tuple(sorted(ending.items())))
-
-
-def _sum(known: Amounts | None, more: Amounts) -> Amounts:
-    return more if known is None else tuple(map(sum, zip(known, more, strict=True)))
+            ending.setdefault(name, []).append((since + GRACE, taken))
+    after = (
+        replace(node, ending=tuple(sorted([*node.ending, *ending[node.name]]))) if node.name in ending else node
+        for node in nodes.nodes
+    )
+    return replace(nodes, nodes=tuple(after))

@@ -171,6 +171,14 @@ def climbing(waits: Service, other: Service, nodes: str) -> Story:
     return story
 
 
+def test_the_next_bind_of_anybody_pardons_both_of_a_scale_up_its_clock_and_the_turn_that_ended_before() -> None:
+    twice = InstanceMemory(turn_since=NOW - 30, failures=1, backoff_until=NOW - 60, restarts=0)
+    memory = Memory({"default/rule/a": ServiceMemory({"a-p1": twice})}, last_bind=NOW - 200)
+    made = decide(world(WAITS, NEXT_TO, nodes="a:8x3", memory=memory, last_bind=NOW))
+    after = made.memory.services["default/rule/a"].instances["a-p1"]
+    assert (after.turn_since, after.failures, after.pardoned) == (NOW, 0, True)
+
+
 def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_beside_it() -> None:
     story = climbing(WAITS, NEXT_TO, "a:8x3")
     assert story.at(30, WAITS, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit"}

@@ -137,7 +137,7 @@ def test_the_room_of_what_is_being_evicted_is_to_come_at_once(stage: Stage) -> N
     stage.builder.assume(plan(Evict("uid-p0", "beneficiary")), NOW)
     assert (stage.p0().pods, stage.p0().bound, stage.p0().terminating, stage.p0().ends_by) == (0, 0, 2, NOW + GRACE)
     first, second = stage.nodes().nodes
-    assert (first.ending, second) == (((NOW + GRACE, (16, 2)),), before.nodes[1])
+    assert (first.ending, second) == (((NOW + GRACE, (8, 1)),) * 2, before.nodes[1])
     stage.pod("p0-master-0", node="n1", phase="Running", deleted=True)
     assert (NOW + GRACE, (8, 1)) in stage.nodes().nodes[0].ending
 
