@@ -56,7 +56,6 @@ class _Part(msgspec.Struct, eq=False):
     drafts: dict[int, Draft]
     tally: tuple[Counter[str], Counter[str]]
     recheck_at: float
-    until: float
     """From this time on the arbitration may change by time alone; 0.0 = never."""
     inputs: tuple[object, ...]
     """The other inputs of the arbitration: whether a service is probed, the last binds."""
@@ -154,7 +153,7 @@ class _Pass:
 
     def _holds(self, part: _Part) -> bool:
         """Whether the last arbitration holds, if no service and no node of the part changed."""
-        in_time = not part.until or self.world.now < part.until
+        in_time = not part.recheck_at or self.world.now < part.recheck_at
         return part.settled and in_time and part.inputs == self._inputs(heeds_binds=part.inputs[-1] is not None)
 
     def _inputs(self, *, heeds_binds: bool) -> tuple[object, ...]:
@@ -209,13 +208,11 @@ class _Pass:
         moments = [moment for draft in drafts.values() for moment in turn.moments(draft, self.world)]
         if any(draft.decide_again for draft in drafts.values()):
             moments.append(self.world.now + 0.001)  # decide again at once
-        overdue = [moment for node in unusual for moment in node.overdue_from(self.world.policy.due_back)]
-        moments += overdue if any(draft.demand.lacks_minimum for draft in active) else ()
+        moments += [moment for node in unusual for moment in node.overdue_from(self.world.policy.due_back)]
         return _Part(
             drafts=drafts,
             tally=_tally_of(active, self.world),
             recheck_at=self._first(moments),
-            until=self._first([*moments, *overdue]),
             inputs=inputs,
             settled=all(draft.outcome() is draft.demand.seen for draft in drafts.values()),
         )
