@@ -88,9 +88,7 @@ class _Known(msgspec.Struct, eq=False):
     @property
     def until(self) -> float:
         """From this time on the entry may change by time alone; 0.0 = never."""
-        if self.failed is None:
-            return self.demand.until
-        return min(self.failed.until, self.demand.until or self.failed.until)
+        return self.demand.until if self.failed is None else self.failed.until
 
 
 class Demands:
@@ -197,16 +195,14 @@ class Demands:
         if before is not None:
             demand = before.demand
             in_time = not before.until or world.now < before.until
+            if before.failed is not None and before.weighed and in_time:
+                return before  # to find out again which of those that share nodes fails would cost much
             if demand.service is service and in_time:
                 if demand.seen is seen and demand.memory is seen:
                     return before
                 if demand.memory.instances is seen.instances and demand.memory.wanted == seen.wanted:
                     return msgspec.structs.replace(before, demand=demand.remembering(seen))
-        # A failed service that is weighed stays left out, even if it changes: to find it again would cost much.
-        failed = before.failed if before is not None and before.weighed else None
-        if failed is not None and world.now >= failed.until:
-            failed = None
-        plan = before.plan if before is not None else Plan(service.key, -1, {}, False, {}, ())
+        failed, plan = None, before.plan if before is not None else Plan(service.key, -1, {}, False, {}, ())
         try:
             demand = Demand(service, seen, world.now, world.policy)
         except Exception as error:
