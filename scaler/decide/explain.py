@@ -247,5 +247,4 @@ FACTS: dict[Reason, ReasonFacts] = {
     Reason.NOT_SERVED: ReasonFacts("Not an inference server of a service: it is left alone."),
 }
 """Of every reason. Who adds one, adds a row."""
-WARNS = frozenset(reason for reason, facts in FACTS.items() if facts.warns)
 ABOUT_ROOM = frozenset(reason for reason, facts in FACTS.items() if facts.about_room)

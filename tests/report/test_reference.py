@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from scaler.decide.explain import WARNS
+from scaler.decide.explain import FACTS
 from scaler.decide.world import Reason, Warning
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference"
@@ -16,7 +16,7 @@ REASONS = (REFERENCE / "reasons.md").read_text()
 
 def test_every_reason_is_explained_with_the_type_of_its_event() -> None:
     explained = re.findall(r"^\| `(\w+)` \|.*\| (Normal|Warning) \|", REASONS, re.MULTILINE)
-    types = {reason.value: "Warning" if reason in WARNS else "Normal" for reason in Reason}
+    types = {reason.value: "Warning" if FACTS[reason].warns else "Normal" for reason in Reason}
     assert dict(explained) == types
     assert len(explained) == len(types)
 
