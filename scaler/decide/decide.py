@@ -281,11 +281,7 @@ def _chosen_alone(draft: Draft, name: str) -> list[Member]:
 def _without_rule(draft: Draft, now: float) -> None:
     """Jobs that name no rule (MindIE's controller and coordinator) have nothing to wait for."""
     for member in draft.demand.members:
-        instance = member.instance
-        # Left alone: an instance with a label problem (a training job), and an instance of others, never held.
-        if instance.label_problem or not instance.made_by_us or member.step is not None:
-            continue
-        if member.state is State.HELD and why_not_admissible(member, now) is None:
+        if member.is_ours and member.state is State.HELD and why_not_admissible(member, now) is None:
             draft.admit(member)
 
 

@@ -47,7 +47,8 @@ class Demand:
                 drained, undrained = groups.drained(self.groups[name], number, policy)
                 self.drained += drained
                 self.undrained += undrained
-        self.completes: set[str] = set()
+        needs_no_rule = self.members if not service.key.rule else ()
+        self.completes = {m.uid for m in needs_no_rule if m.is_ours and state.is_incomplete(m)}
         """Uids of instances with live pods that lack others: the decision makes or releases the missing pods."""
         self.half_made: set[str] = set()
         """Uids of such instances in hands that get no place."""

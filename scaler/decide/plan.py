@@ -15,7 +15,6 @@ from scaler.decide.state import (
     Member,
     candidate_order,
     in_order,
-    is_incomplete,
     may_be_revoked,
     restart_reserve,
     why_not_admissible,
@@ -192,12 +191,6 @@ def _actions(draft: Draft) -> Iterator[Action]:
     if demand.completes:
         completes = demand.completes - draft.revoked.keys() - draft.evicted.keys()
         yield from (Complete(member.uid) for member in demand.members if member.uid in completes)
-    elif demand.target is None and not demand.service.key.rule:
-        for member in demand.members:
-            instance = member.instance
-            ours = instance.made_by_us and not instance.label_problem and member.step is None
-            if ours and member.state is not State.HELD and is_incomplete(member):
-                yield Complete(member.uid)
     yield from map(Admit, draft.admitted)
     yield from map(Revoke, draft.revoked)
     if demand.target is not None and not demand.paused:

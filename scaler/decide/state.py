@@ -116,6 +116,12 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self.instance.uid
 
     @property
+    def is_ours(self) -> bool:
+        """Whether the scaler makes it, also without a rule. Left alone: an instance with a label problem (a training
+        job), an instance of others, which is never held then, and an instance with a step."""
+        return self.instance.made_by_us and not self.instance.label_problem and self.step is None
+
+    @property
     def has_slot(self) -> bool:
         return self.running or self.in_flight
 
