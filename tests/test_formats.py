@@ -25,15 +25,30 @@ from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from scaler.state.last_valid import Name, config_map
 from tests.chaos.replica import earlier
-from tests.formats import ELECTED, FOLDER, HOME, NEXT, RULE, furnished, record, recorded
-from tests.jobs import NAMESPACE
-from tests.rig import START, rig
+from tests.formats import ELECTED, FOLDER, HOME, KEPT, NEXT, ROOMY, RULE, record
+from tests.jobs import NAMESPACE, node
+from tests.rig import NODE, START, rig
 
 RELEASES = sorted(path.stem for path in FOLDER.glob("*.json"))
 LAST_VALID = "mindie.rule-scaler-last-valid"
 LATER = START + 300.0
 PLAYED = (("ConfigMap", LAST_VALID), ("ElasticService", "rule-mindie"))
 DIGEST = hashlib.sha256(RULE.encode()).hexdigest()
+
+
+def recorded(release: str) -> dict[str, Any]:
+    """What `record` wrote of that release."""
+    found: dict[str, Any] = json.loads((FOLDER / f"{release}.json").read_text("utf-8"))
+    return found
+
+
+def furnished(cluster: SimCluster, objects: list[Object]) -> None:
+    """Put them into it as they were, with their uids."""
+    cluster.apply([node(NODE), ROOMY])
+    for obj in objects:
+        resource = next(kind for kind in KEPT if kind.kind == obj["kind"])
+        meta = obj["metadata"]
+        cluster.server.store.put(resource, (meta["namespace"], meta["name"]), obj, 0.0)
 
 
 def unpacked(obj: Object) -> Object:

@@ -27,7 +27,6 @@ from scaler.kube.api import (
     Object,
 )
 from scaler.names import DELETION_COST, HELD_COST, POD_GROUP
-from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, held, job, node, rule_config_map, rule_document
 from tests.rig import NODE, Rig, controller
@@ -42,14 +41,8 @@ KEPT = (CONFIG_MAPS, ELASTIC_SERVICES, LEASES, ASCEND_JOBS, PODS, POD_GROUPS, SE
 ELECTED: dict[str, Any] = {"leader_election": True, "lease_namespace": HOME, "identity": "recorder"}
 
 
-def recorded(release: str) -> dict[str, Any]:
-    """`objects` of the cluster, as that release left them, and its last `world`."""
-    found: dict[str, Any] = json.loads((FOLDER / f"{release}.json").read_text("utf-8"))
-    return found
-
-
 def record() -> dict[str, Any]:
-    """The same of this tree."""
+    """`objects` of a cluster, as this tree leaves them, and its last `world`."""
     return run(_story())
 
 
@@ -80,12 +73,3 @@ def _gated(owner: str, group: str, *names: str) -> list[Object]:
     """Pods of a ReplicaSet, as admission and Volcano leave them."""
     notes = {DELETION_COST: HELD_COST, POD_GROUP: f"podgroup-uid-{owner}"}
     return [held(name, group, owner=owner, rule="gates", annotations=notes, scheduler="volcano") for name in names]
-
-
-def furnished(cluster: SimCluster, objects: list[Object]) -> None:
-    """Put them into it as they were, with their uids."""
-    cluster.apply([node(NODE), ROOMY])
-    for obj in objects:
-        resource = next(kind for kind in KEPT if kind.kind == obj["kind"])
-        meta = obj["metadata"]
-        cluster.server.store.put(resource, (meta["namespace"], meta["name"]), obj, 0.0)
