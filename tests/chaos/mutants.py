@@ -71,6 +71,10 @@ MUTANTS = (
     Mutant("releases without a uid", gates, '{"uid": pod.uid, "annotations"', '{"annotations"', "gated rollout"),
     Mutant("releases one pod of an instance only", gates, "gated = [pod for pod in pods if pod.gated]",
            "gated = pods[:1] if all(pod.gated for pod in pods) else []", "gated 1"),
+    Mutant("releases all that wait", gates, "gated = [pod for pod in pods if pod.gated]",
+           "known = self._cache.pod_instances.membership\n"
+           "        gated = [pod for one in known for pod in self._cache.pods_of(one).values() if pod.gated]",
+           "gated rollout"),
     Mutant("takes every gate off", gates, '[{"$patch": "delete", "name": GATE}]', "None", "gated 3"),
     Mutant("admits one too many beside a pair of revisions", groups,
            "(rollout.newest < rollout.outdated and lasting < self.target)", "True", "gated rollout"),
