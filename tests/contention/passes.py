@@ -16,7 +16,7 @@ from scaler.kube.api import CONFIG_MAPS, NODES, Object, Resource
 from scaler.sim.actors import objects
 from scaler.sim.stories.timeline import MomentKind, Timeline
 from tests.chaos.view import Instance, View
-from tests.chaos.witness import Witness
+from tests.chaos.writes import Writes
 from tests.contention.services import KIND, RULE, Service, serving
 from tests.contention.stories import AT_WORK, PATIENCE, Story
 from tests.rig import START
@@ -138,18 +138,17 @@ class Passes:
     for which a minimum may wait beside nodes that are free for it."""
 
     def __init__(
-        self, witness: Witness, services: Iterable[Service], *, given_up: Set[str] = frozenset(), lag: float = 0.0,
+        self, writes: Writes, services: Iterable[Service], *, given_up: Set[str] = frozenset(), lag: float = 0.0,
         patience: float = PATIENCE,
     ) -> None:  # fmt: skip
         self.view = ServicesView(services)
-        self.witness = witness
-        self._fail = witness.fail
-        self._clock = witness.clock
+        self.witness = writes.witness
+        self._fail = self.witness.fail
+        self._clock = self.witness.clock
         self._given_up = given_up
         self._settled = SETTLED + 2 * lag
         self._patience = patience
-        self.evicted: set[str] = set()
-        """uid of every instance that some decision evicts."""
+        self._writes = writes
         self._going: set[str] = set()
         """Instances that were revoked, and whose pods may still be seen."""
         self._part_since: dict[str, float] = {}
@@ -182,7 +181,6 @@ class Passes:
             self._going = (self._going | revoked) - admitted
             for action in plan.actions:
                 if isinstance(action, Evict):
-                    self.evicted.add(action.uid)
                     self.evictions[action.beneficiary].append(now)
 
     # S9 and S10
@@ -221,7 +219,7 @@ class Passes:
         others = [other for other in hands if other not in reserved]
         scale_ups = [kind for other in others for kind in self._kinds(other, hands[other])]
         flexible = [kind for other in hands for kind in self._kinds(other, hands[other]) if not kind]
-        free, soon = self.view.room(), self.view.room(coming=True, away=True, without=self.evicted)
+        free, soon = self.view.room(), self.view.room(coming=True, away=True, without=self._writes.evicted)
         kinds = {kind for kind in (set(soon) if not own else {own}) if kind in minimums}
         picky = [*minimums, *scale_ups]
         # At the worst, what may go anywhere goes to nodes of this kind.
@@ -262,7 +260,7 @@ class Passes:
         if fresh and not self.view.fits([held]):
             free = _list(self.view.room())
             self._fail(f"S10: the minimums of {fresh} are released, but {_list(held)} does not fit on {free}")
-        soon, kept = self.view.room(coming=True, away=True, without=self.evicted), self._missing(reserved)
+        soon, kept = self.view.room(coming=True, away=True, without=self._writes.evicted), self._missing(reserved)
         if fresh and not fit(kept, soon):
             self._fail(
                 f"S10: the minimums of {fresh} are released into {_list(soon)}, where {_list(kept)} are reserved"

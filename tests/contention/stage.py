@@ -113,7 +113,7 @@ def watched(
         witness = Witness(clock, most=MOST_WORDS)
         writes = Writes(cluster, witness)
         decisions = Decisions(witness, writes)
-        passes = Passes(witness, services, given_up=given_up, lag=delays.own_lag, patience=patience)
+        passes = Passes(writes, services, given_up=given_up, lag=delays.own_lag, patience=patience)
         eyes = Late(cluster, delays.own_lag, dice("eyes", seed), passes.view)
         life = Life(cluster, "scaler", writes, faults=eyes, seed=seed, latency=delays.latency)
         api = FaultyApi(life, Curses(what.curse, lambda: clock.now() - START), seed=seed)
