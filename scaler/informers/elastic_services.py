@@ -98,5 +98,5 @@ class ElasticServices:
             back = version_of(new.resource_version) < version_of(old.resource_version)
             same = replace(old, resource_version=new.resource_version) == new
         if back or not same:
-            for key in {record.service for record in (old, new) if record is not None}:
+            for key in sorted({record.service for record in (old, new) if record is not None}):
                 self._publish(ElasticServiceChanged(key, back))

@@ -371,7 +371,7 @@ class Reflector(Generic[T, R]):
         if gone and self._watched.may_be_forbidden:
             self._store.retain(self._scope, ())
             self._watched.refusals.retain(self._resource, self._scope, set())
-        if not self._store.holds(self._scope):
+        if next(self._store.values(self._scope), None) is None:
             self.absent = True
             self._settled()
 

@@ -62,10 +62,6 @@ class Store(Generic[R]):
         self._seen[namespace] = 0
         self.version = 0
 
-    def holds(self, scope: str | None) -> bool:
-        """Whether any record of this scope is known."""
-        return bool(self._records) if scope is None else scope in self._records
-
     def seen(self, namespace: str | None) -> int:
         """How far this scope has been seen."""
         return self._seen[namespace]
