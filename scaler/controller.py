@@ -28,7 +28,7 @@ from scaler.informers.changes import ElasticServiceChanged, RoomChanged, Service
 from scaler.informers.mode import CurrentMode, ModeInForce
 from scaler.report.metrics import Metrics
 from scaler.report.reporter import Reporter
-from scaler.report.service_reports import arbitration_waits, difference, report_of, waits_for_room
+from scaler.report.service_reports import difference, report_of
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
 from scaler.state.last_valid import Name
@@ -82,10 +82,8 @@ class Controller:
         self._unreported: set[ServiceKey] = set()
         """Services that were read again and not reported since."""
         self._decided: tuple[tuple[Service, ...], tuple[Plan, ...]] = ((), ())
-        self._waiting: set[ServiceKey] = set()
-        """Services with something that waits for room."""
-        self._waits_for_room = False
-        """Whether more room would change an action, as of the last decision."""
+        self._heeds_room = False
+        """`Decision.heeds_room` of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
         self._acting: ModeInForce | None = None
         """None while a resource that decisions need is not seen: then there are no decisions."""
@@ -159,10 +157,8 @@ class Controller:
             if self.observer is not None:
                 self.observer(world, decision)
             # 3. act, then report: instances go first, a report may wait for a millisecond
+            self._heeds_room = decision.heeds_room  # before anything awaits: room that changes from now on is news
             pairs = self._changed_pairs(world, decision)
-            for _, plan in pairs:  # before anything awaits: room that changes from now on is not in this world
-                (self._waiting.add if waits_for_room(plan) else self._waiting.discard)(plan.key)
-            self._waits_for_room = not world.alone and (bool(self._waiting) or arbitration_waits(decision.tally))
             self._memory = self.instead(world, decision, pairs) if self.instead else decision.memory
             acted_on = await self._act_on(world, pairs, acting, started)
             self._recheck(decision.recheck_at)
@@ -211,7 +207,6 @@ class Controller:
         from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
         end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
         self.services.leave(key)
-        self._waiting.discard(key)
         if now < end:
             self.queue.add_at(key, end)
             return
@@ -270,7 +265,7 @@ class Controller:
 
     def on_room(self, _change: RoomChanged) -> None:
         """Decide again if some service waits for room."""
-        if self._waits_for_room:
+        if self._heeds_room:
             self.queue.wake()
 
     # 3. act

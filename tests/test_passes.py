@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from scaler import app, controller
 from scaler.clock import Slices
 from scaler.decide.decide import decide
-from scaler.decide.world import Admit, Complete, Decision, Tally, World
+from scaler.decide.world import Admit, Complete, Decision, World
 from scaler.informers.cache import Cache
 from scaler.kube.api import NODES, PODS, PatchType
 from scaler.kube.errors import NotSentError
@@ -112,10 +112,9 @@ def test_room_that_changes_while_a_decision_is_carried_out_is_decided_about(monk
                 await asyncio.sleep(1)
 
     def change(world: World) -> Decision:
-        return msgspec.structs.replace(with_actions(decide(world)), tally=Tally(minimums_waiting=int(waits.is_set())))
+        return msgspec.structs.replace(with_actions(decide(world)), heeds_room=waits.is_set())
 
     seen = given(monkeypatch, change)
-    monkeypatch.setattr(controller, "waits_for_room", lambda _plan: False)
 
     async def story() -> None:
         async with rig(rule_config_map(), held("p0", "group0"), held("d0", "group1"), mode="gates") as on:

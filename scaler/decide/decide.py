@@ -55,6 +55,7 @@ class _Part(msgspec.Struct, eq=False):
 
     drafts: dict[int, Draft]
     tally: tuple[Counter[str], Counter[str]]
+    heeds_room: bool
     recheck_at: float
     """From this time on the arbitration may change by time alone; 0.0 = never."""
     inputs: tuple[object, ...]
@@ -98,7 +99,9 @@ class _Pass:
         for part in parts.values():
             numbers.update(part.tally[0])
             idle.update(part.tally[1])
-        return Decision(plans, memory, recheck_at, Tally(serving=demands.serving, idle=dict(idle), **numbers))
+        heeds_room = any(part.heeds_room for part in parts.values())
+        tally = Tally(serving=demands.serving, idle=dict(idle), **numbers)
+        return Decision(plans, memory, recheck_at, heeds_room, tally)
 
     def _attempt(self, at: int, make: Callable[[Any, float], Made], one: object) -> Made | None:
         """What is made of one service; None when deciding about it fails, or failed before."""
@@ -212,6 +215,7 @@ class _Pass:
         return _Part(
             drafts=drafts,
             tally=_tally_of(active, self.world),
+            heeds_room=any(draft.heeds_room for draft in active),
             recheck_at=self._first(moments),
             inputs=inputs,
             settled=all(draft.outcome() is draft.demand.seen for draft in drafts.values()),

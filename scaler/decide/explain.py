@@ -177,7 +177,7 @@ class ReasonFacts(NamedTuple):
     warns: bool = False
     """A person has to act: its events are of type Warning."""
     about_room: bool = False
-    """It may end when more is free or when some pod is bound: a change of what is free causes a pass."""
+    """It may end when more is free or when some pod is bound."""
     has_room: bool = False
     """Room is kept for the instance."""
     follows: bool = False

@@ -131,6 +131,12 @@ class Draft:
         return bool(self._changed or self.admitted or self.revoked)
 
     @property
+    def heeds_room(self) -> bool:
+        """Something of the service waits for room or takes it: a change of what is free alone may change the plan."""
+        demand = self.demand
+        return bool(demand.lacks_minimum or demand.hands or demand.irrevocable or self.waits or self.admitted)
+
+    @property
     def plan_inputs(self) -> tuple[Collection[str], ...]:
         """All that the plan depends on beside the demand; all empty in a new draft of a service without drains."""
         return self.admitted, self.revoked, self.stays, self.waits, self.evicted

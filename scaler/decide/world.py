@@ -383,5 +383,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     memory: Memory
     recheck_at: float = 0.0
     """When time alone may change the decision; 0.0 = never."""
+    heeds_room: bool = False
+    """Whether a change of what is free alone may change the decision."""
     tally: Tally | None = None
     """None where each service decides alone."""

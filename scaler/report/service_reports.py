@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from scaler.decide.explain import ABOUT_ROOM, words
-from scaler.decide.world import GroupPlan, Instance, Plan, Service, Tally, Verdict
+from scaler.decide.explain import words
+from scaler.decide.world import GroupPlan, Instance, Plan, Service, Verdict
 from scaler.informers.cache import Cache
 from scaler.informers.jobs import JobRecord
 from scaler.kube.api import ASCEND_JOBS, PODS, VOLCANO_JOBS, Resource
@@ -136,18 +136,6 @@ def running_index(service: Service, groups: Mapping[str, GroupPlan]) -> int:
 
     index = bisect_left(ratios, True, key=runs)  # ratios never rise from first to last, and a rule may have 10,000
     return index if index < len(ratios) else -1
-
-
-def waits_for_room(plan: Plan) -> bool:
-    """Whether more room would change the plan of the service."""
-    return any(verdict.reason in ABOUT_ROOM for verdict in plan.verdicts)
-
-
-def arbitration_waits(tally: Tally | None) -> bool:
-    """Whether more room would change any plan of the services that are weighed against each other."""
-    if tally is None:
-        return False
-    return bool(tally.minimums_waiting or tally.scale_ups_waiting or tally.in_backoff or tally.probing)
 
 
 def difference(before: Plan | None, plan: Plan) -> Literal["", "words", "numbers"]:

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
-from msgspec.structs import replace
 
 from scaler.clock import Skew
 from scaler.decide.nodes import NODE_NAME, REPELLING, Node, NodeClass, Nodes, PodRequest, terms_of
@@ -30,10 +29,6 @@ class _Entry(msgspec.Struct, eq=False):
     """One node and what sits on it."""
 
     facts: NodeFacts | None = None
-    empty: Node | None = None
-    """The node as far as its pods do not change it."""
-    have: Mapping[str, int] = {}
-    """Allocatable, less faulty devices."""
     since: float = 0.0
     used: dict[str, int] = {}
     """By all bound pods that have not ended, those that are terminating included."""
@@ -73,7 +68,6 @@ class CapacityIndex:
         if facts is not None and (entry.facts is None or _schedulable(entry.facts) != _schedulable(facts)):
             entry.since = self._now()
         entry.facts = facts
-        self._make_empty(entry)
         self._touched[name] = None
         return True
 
@@ -106,8 +100,6 @@ class CapacityIndex:
                 self._terms = terms
                 self._nodes = None
                 self._classes.clear()
-                for entry in self._entries.values():
-                    self._make_empty(entry)
                 self._touched.update(dict.fromkeys(self._entries))
         touched, self._touched = self._touched, {}
         for name in touched:
@@ -119,7 +111,7 @@ class CapacityIndex:
 
     def _look_at(self, name: str, entry: _Entry) -> None:
         """Make the node's value anew unless it is as it was, and forget a node of which nothing is known."""
-        node = self._node(entry, entry.empty) if entry.empty is not None else None
+        node = self._node(entry.facts, entry) if entry.facts is not None else None
         if node is None and not entry.used:
             del self._entries[name]
         if node != entry.node:
@@ -130,37 +122,30 @@ class CapacityIndex:
                 self._names.remove(name)
             entry.node = node
 
-    def _make_empty(self, entry: _Entry) -> None:
-        """Take in what the node says, as far as the terms of today tell nodes apart."""
-        facts, entry.empty, entry.have = entry.facts, None, {}
-        if facts is None:
-            return
+    def _node(self, facts: NodeFacts, entry: _Entry) -> Node:
+        """The node as far as the terms of today tell nodes apart. Amounts are rounded down to whole grains, which loses
+        nothing, unless amounts are still to be added up."""
+        resources = self._terms.resources
         passing = tuple(taint for taint in facts.taints if taint.key.startswith(PASSING))
         stays = (taint for taint in facts.taints if taint not in passing)
         node_class = self._terms.node_class({**facts.labels, NODE_NAME: facts.name}, stays)
-        entry.have = _in_order(facts)
-        entry.empty = Node(
+        have = _in_order(facts)
+        left = {resource: have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources}
+        ending = tuple(
+            (self._skew.earliest(gone_by), tuple(amounts.get(resource, 0) for resource in resources))
+            for gone_by, amounts in sorted(entry.ending.items())
+        )
+        return Node(
             name=facts.name,
             node_class=self._classes.setdefault(node_class, node_class),
             allocatable=self._terms.whole(_when_well(facts)),
-            free=(),
+            free=tuple(left.values()) if ending else self._terms.whole(left),
+            ending=ending,
             ready=facts.ready and not facts.unhealthy,
             cordoned=facts.unschedulable,
             since=entry.since,
             passing=tuple(sorted({t for t in passing if t.effect in REPELLING and t.key not in SAID_OTHERWISE})),
         )
-
-    def _node(self, entry: _Entry, empty: Node) -> Node:
-        """Amounts are rounded down to whole grains, which loses nothing, unless amounts are still to be added up."""
-        resources = self._terms.resources
-        left = tuple(entry.have.get(resource, 0) - entry.used.get(resource, 0) for resource in resources)
-        if not entry.ending:
-            left = tuple(amount // grain * grain for amount, grain in zip(left, self._terms.grains, strict=True))
-        ending = tuple(
-            (self._skew.earliest(gone_by), tuple(amounts.get(resource, 0) for resource in resources))
-            for gone_by, amounts in sorted(entry.ending.items())
-        )
-        return replace(empty, free=left, ending=ending)
 
 
 def _load(record: PodRecord | None) -> tuple[str, Requests, float] | None:

@@ -114,6 +114,8 @@ MUTANTS = (
            "if False:", "test_minimums", "3b.6"),
     Mutant("nothing spoils a reservation", arbitration, "return self.placement.spoils(",
            "return False and self.placement.spoils(", "test_scale_ups test_minimums", "3b.6, 3b.7"),
+    Mutant("what waits or is in hands heeds no room", plan, "demand.hands or demand.irrevocable or self.waits or",
+           "demand.irrevocable or", "test_scale_ups", "L3"),
     # as many instances as are wanted
     Mutant("drains below the target", groups, "beyond = len(bound) - most - pairs",
            "beyond = len(bound) - most - pairs + (len(bound) > most)", "test_scale", "3c"),

@@ -129,6 +129,23 @@ def test_whatever_happens_the_next_decision_is_the_same_without_a_cache(history:
         assert msgspec.json.encode(made) == msgspec.json.encode(alone)
 
 
+@settings(max_examples=50, deadline=None)
+@given(histories(), st.integers(0, 4), st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=1))
+def test_nodes_change_nothing_where_a_decision_heeds_no_room(
+    history: History, which: int, others: list[tuple[int, int]]
+) -> None:
+    for source in history.sources:
+        one = msgspec.structs.replace(source, services=source.services[which : which + 2])
+        assert one.nodes is not None
+        one = msgspec.structs.replace(one, memory=decide(one).memory)
+        nodes = list(one.nodes.nodes)
+        for at, how in others:
+            nodes[at] = other_node(nodes[at], how)
+        other = msgspec.structs.replace(one, nodes=msgspec.structs.replace(one.nodes, nodes=tuple(nodes)))
+        made = decide(one)
+        assert made.heeds_room or decide(other).plans == made.plans
+
+
 def test_what_nobody_changed_is_the_same_plan() -> None:
     many = world(*(on_nodes("1P1D", "p0@a a0, d0@a a1", name=name) for name in NAMES), nodes=NODES)
     cache = DecisionCache()

@@ -43,6 +43,15 @@ def test_a_scale_up_in_hands_that_no_longer_fits_is_revoked() -> None:
     assert done(CLIMBS, SERVES, nodes="a:8x5") == {}
 
 
+@pytest.mark.parametrize(
+    ("seen", "heeds"),
+    [(CLIMBS, True), (LADDER, True), (SMALL, True), (on_nodes("1P1D", "p0 a0*, d0 a1", name="a"), False)],
+    ids=["in hands", "waits", "misses its minimum", "starts"],
+)
+def test_a_change_of_what_is_free_matters_where_something_waits_or_is_in_hands(seen: Service, heeds: bool) -> None:
+    assert decide(world(seen, SERVES, nodes="a:8x4")).heeds_room is heeds
+
+
 def test_a_minimum_that_is_reserved_takes_the_room_of_scale_ups_that_are_not_bound() -> None:
     assert done(CLIMBS, SMALL, nodes="a:8x4") == {"a-p1": "Revoke"}
     assert done(CLIMBS, SMALL, nodes="a:8x5") == {"b-p0": "Admit", "b-d0": "Admit"}, "there is room for both"

@@ -1,4 +1,4 @@
-"""Whether a plan says something else than was reported last, and which services wait for room."""
+"""Whether a plan says something else than was reported last."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from scaler.decide.world import GroupPlan, Note, Plan, Reason, State, Tally, Verdict, Warning
-from scaler.report.service_reports import arbitration_waits, difference, waits_for_room
+from scaler.decide.world import GroupPlan, Note, Plan, Reason, State, Verdict, Warning
+from scaler.report.service_reports import difference
 from tests.builders import KEY
 
 WAITS = Verdict("uid-p0", "p0", "group0", State.HELD, Reason.MINIMUM_DOES_NOT_FIT, ("needs 2 nodes, 1 there",))
@@ -39,15 +39,3 @@ def test_other_words_differ_in_words_only() -> None:
         plan(WAITS, notes=(Note(Warning.TARGET_UNREACHABLE, "ratio 0"),)),
     ):
         assert difference(plan(WAITS), other) == "words"
-
-
-def test_a_service_waits_for_room_by_its_reasons() -> None:
-    assert waits_for_room(plan(WAITS))
-    assert not waits_for_room(plan(RUNS))
-
-
-def test_what_waits_in_the_arbitration_is_seen_from_the_tally() -> None:
-    assert not arbitration_waits(None)
-    assert not arbitration_waits(Tally(serving=1))
-    assert arbitration_waits(Tally(in_backoff=1))
-    assert arbitration_waits(Tally(scale_ups_waiting=1))
