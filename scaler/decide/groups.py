@@ -79,7 +79,7 @@ def rollouts_of(members: Iterable[Member]) -> dict[str, Rollout]:
     for member in members:
         if member.running and member.instance.outdated and member.instance.owner:
             found.setdefault(member.instance.owner, Rollout()).outdated += 1
-    for member in members:
+    for member in members if found else ():
         rollout, alive = found.get(member.instance.owner), member.is_live
         if rollout is not None:
             rollout.live += alive
@@ -101,8 +101,6 @@ class Group(msgspec.Struct, eq=False):
     running: int = 0
     in_flight: int = 0
     live: int = 0
-    rolling: bool = False
-    """An instance of an outdated revision runs."""
     target: int = 0
     paired: int = 0
     rollouts: dict[str, Rollout] = {}
@@ -123,7 +121,6 @@ class Group(msgspec.Struct, eq=False):
         self.members.append(member)
         if member.running:
             self.running += 1
-            self.rolling = self.rolling or member.instance.outdated
         elif member.in_flight:
             self.in_flight += 1
         if member.step is not None:
@@ -207,9 +204,8 @@ def groups_of(rule: Rule | None, members: tuple[Member, ...]) -> tuple[dict[str,
                 groups[name] = Group()
             groups[name].add(member)
     for group in groups.values():
-        if group.rolling:
-            group.rollouts = rollouts_of(group.members)
-            group.live -= sum(rollout.passing for rollout in group.rollouts.values())
+        group.rollouts = rollouts_of(group.members)
+        group.live -= sum(rollout.passing for rollout in group.rollouts.values())
     if rule is None:
         return groups, None
     running = {name: group.running for name, group in groups.items()}

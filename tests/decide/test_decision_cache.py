@@ -136,12 +136,9 @@ def test_nodes_change_nothing_where_a_decision_heeds_no_room(
 ) -> None:
     for source in history.sources:
         one = msgspec.structs.replace(source, services=source.services[which : which + 2])
-        assert one.nodes is not None
-        one = msgspec.structs.replace(one, memory=decide(one).memory)
-        nodes = list(one.nodes.nodes)
+        one = other = msgspec.structs.replace(one, memory=decide(one).memory)
         for at, how in others:
-            nodes[at] = other_node(nodes[at], how)
-        other = msgspec.structs.replace(one, nodes=msgspec.structs.replace(one.nodes, nodes=tuple(nodes)))
+            other = after(other, ("node", at, how), history.sources)
         made = decide(one)
         assert made.heeds_room or decide(other).plans == made.plans
 
