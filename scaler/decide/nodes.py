@@ -57,8 +57,6 @@ class Where(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
     """Terms of the required affinity. A node has to meet all requirements of one term; an empty term matches no node.
     () = no required affinity."""
     tolerations: tuple[Toleration, ...] = ()
-    opaque: bool = False
-    """The pod has another constraint, which is not understood and so counts as met. Users are warned."""
 
 
 class PodRequest(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):

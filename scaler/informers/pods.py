@@ -9,7 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from scaler.clock import seconds_of
-from scaler.decide.nodes import PodRequest, Where
+from scaler.decide.nodes import PodRequest
 from scaler.informers.records import Condition
 from scaler.kube.api import Object
 from scaler.kube.metadata import LONGEST_NAME, Metadata, Owner, Stored, shared, sharing
@@ -67,8 +67,6 @@ class _PodSpec(PodResources, frozen=True, rename="camel", gc=False):
     node_selector: msgspec.Raw = msgspec.Raw()
     affinity: msgspec.Raw = msgspec.Raw()
     tolerations: msgspec.Raw = msgspec.Raw()
-    volumes: msgspec.Raw = msgspec.Raw()
-    topology_spread_constraints: msgspec.Raw = msgspec.Raw()
     priority: int | None = None
     node_name: str = ""
     scheduler_name: str = ""
@@ -211,9 +209,9 @@ def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
     meta = pod.metadata
     membership = None if job else membership_of(meta)
     spec = pod.spec
-    raw = (spec.node_selector, spec.affinity, spec.tolerations, spec.volumes, spec.topology_spread_constraints)
+    raw = (spec.node_selector, spec.affinity, spec.tolerations)
     if sum(memoryview(part).nbytes for part in raw) > LONGEST_PLACEMENT:
-        request = PodRequest(requests_of(spec), Where(opaque=True))
+        request = PodRequest(requests_of(spec))
     else:
         request = _request_of(requests_of(spec), *map(bytes, raw))
     return Governed(
@@ -228,11 +226,9 @@ def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
 
 
 @lru_cache(maxsize=512)
-def _request_of(
-    requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes, volumes: bytes, spread: bytes
-) -> PodRequest:
+def _request_of(requests: Requests, selector: bytes, affinity: bytes, tolerations: bytes) -> PodRequest:
     """Pods of one template have the same bytes, so each template is read once."""
-    parts = dict(zip(PLACEMENT, (selector, affinity, tolerations, volumes, spread), strict=True))
+    parts = dict(zip(PLACEMENT, (selector, affinity, tolerations), strict=True))
     where = pod_request_of({name: msgspec.json.decode(part) for name, part in parts.items() if part}).where
     return PodRequest(requests, where)
 

@@ -27,6 +27,7 @@ from scaler.tools.linting.lint import BOM, decode
 from scaler.tools.linting.manifest import MAX_DEPTH, objects
 from scaler.tools.linting.render import render
 from scaler.tools.rulefile import load_rule
+from scaler.tools.understood import is_understood
 from scaler.tools.whatif import Asked
 from scaler.workloads.pod_requests import MOST, ascend_job_requests, whole_amount
 
@@ -54,8 +55,13 @@ class Parts(NamedTuple):
     labels: dict[str, str]
 
 
-JobNeeds = Mapping[tuple[str, str], PodRequests]
-"""(rule, group) -> the requests of all pods of an instance."""
+class JobNeeds(NamedTuple):
+    """What the jobs of files request, by (rule, group)."""
+
+    needs: dict[tuple[str, str], PodRequests]
+    """The requests of all pods of an instance."""
+    guessed: set[tuple[str, str]]
+    """Where these pods say what is not understood."""
 
 
 def times(text: str) -> tuple[int, str]:
@@ -151,13 +157,15 @@ def check_labels(nodes: Iterable[NodeFacts], services: Iterable[Asked]) -> None:
 
 def read_jobs(sources: Iterable[str]) -> JobNeeds:
     """The requests of the AscendJobs in these files and folders; of several in one group the first counts."""
-    found: dict[tuple[str, str], PodRequests] = {}
+    found = JobNeeds({}, set())
     for file in (file for source in sources for file in _files(source)):
         for made in _manifests(file):
             labels = at(made, "metadata", "labels")
             key = (str(labels.get(RULE_LABEL, "")), str(labels.get(GROUP_LABEL, "")))
-            if made.get("kind") == "AscendJob" and all(key):
-                found.setdefault(key, joined(tuple((need, 1) for need in ascend_job_requests(dict(made)))))
+            if made.get("kind") == "AscendJob" and all(key) and key not in found.needs:
+                found.needs[key] = joined(tuple((need, 1) for need in ascend_job_requests(dict(made))))
+                if found.needs[key] and not is_understood(dict(made)):
+                    found.guessed.add(key)
     return found
 
 
@@ -177,8 +185,11 @@ def services(rules: Iterable[str], *, needs: Iterable[str], jobs: JobNeeds) -> l
         name = one.namespace, one.name
         seen[name] += 1
         job_id = f"{one.name}-{seen[name]}" if totals[name] > 1 else one.name
-        asked = {group: jobs.get((one.name, group)) or _usual(one.rule, group, by_group) for group in one.rule.groups}
-        found.append(Asked(ServiceKey(one.namespace, one.name, job_id), one.rule, one.options, asked))
+        groups = one.rule.groups
+        asked = {group: jobs.needs.get((one.name, group)) or _usual(one.rule, group, by_group) for group in groups}
+        guessed = not jobs.guessed.isdisjoint((one.name, group) for group in groups)
+        key = ServiceKey(one.namespace, one.name, job_id)
+        found.append(Asked(key, one.rule, one.options, asked, guessed=guessed))
     return found
 
 

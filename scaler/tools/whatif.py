@@ -42,6 +42,8 @@ class Asked(msgspec.Struct, frozen=True):
     """Group -> the requests of all pods of one instance."""
     replicas: int = ALL
     """Instances wanted in all."""
+    guessed: bool = False
+    """Its pods say what is not understood here, which counts as fitting."""
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -152,7 +154,7 @@ def what_if(services: Sequence[Asked], nodes: Iterable[NodeFacts]) -> Answer:
         one.serves and one.ratio <= aimed_at(asked.rule, asked.replicas)
         for one, asked in zip(outcomes, services, strict=True)
     )
-    guessed = sum(any(need.where.opaque for needs in one.needs.values() for need, _ in needs) for one in services)
+    guessed = sum(one.guessed for one in services)
     replicas = min((one.replicas for one in services), default=ALL)
     return Answer(ground.count, ground.closed, serving, complete, guessed, outcomes, replicas)
 

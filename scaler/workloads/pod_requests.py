@@ -1,6 +1,6 @@
 """Pod requests, from pod specs and job templates: amounts as Kubernetes counts them, and allowed nodes. Pure.
 
-Must not raise on any input. Anything that cannot be interpreted makes the request `opaque`, which counts as fitting."""
+Must not raise on any input. Anything that cannot be interpreted counts as fitting."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ MOST_RESOURCES, LONGEST_RESOURCE = 64, 317
 """Names of resources in the requests of a pod, and the characters of one: no node has more."""
 LONGEST_QUANTITY = 64
 LONGEST_PLACEMENT = 8 * 1024
-"""Characters of selector, affinity, tolerations and volumes, of a job those of all its templates together: beyond that
-the pods count as allowed on every node."""
+"""Characters of selector, affinity and tolerations, of a job those of all its templates together: beyond that the pods
+count as allowed on every node."""
 LONGEST_REMEMBERED = 2048
 """Bytes of the JSON of requests whose result is remembered; ordinary ones have 300."""
-PLACEMENT = ("nodeSelector", "affinity", "tolerations", "volumes", "topologySpreadConstraints")
+PLACEMENT = ("nodeSelector", "affinity", "tolerations")
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _shared = sharing(1024)
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Requests = tuple[tuple[str, int], ...]
 
@@ -144,13 +144,8 @@ def pod_request_of(spec: Any, *, large: bool = False) -> PodRequest:
     try:
         found = msgspec.convert(spec, PodResources)
     except msgspec.ValidationError:
-        found, read = PodResources(), False
-    else:
-        resources = [container.resources for container in (*(found.containers or ()), *(found.init_containers or ()))]
-        amounts = [found.overhead or {}, *(one.amounts for one in (*resources, found.resources) if one)]
-        read = all(whole_amount(name, value) is not None for some in amounts for name, value in some.items())
-    large = large or _size(spec) > LONGEST_PLACEMENT
-    where = Where(opaque=True) if large else _where(spec, opaque=not read or _is_opaque(spec))
+        found = PodResources()
+    where = Where() if large or placement_size(spec) > LONGEST_PLACEMENT else _where(spec)
     return _shared(PodRequest(requests_of(found), where))
 
 
@@ -171,12 +166,12 @@ def _for_each_pod(found: Iterable[tuple[Mapping[str, Any], int]]) -> tuple[PodRe
     known = [(spec, number) for spec, number in found if number]
     if sum(number for _, number in known) > MAX_PODS:
         return ()
-    large = sum(_size(spec) for spec, _ in known) > LONGEST_PLACEMENT
+    large = sum(placement_size(spec) for spec, _ in known) > LONGEST_PLACEMENT
     needs = ((pod_request_of(spec, large=large), number) for spec, number in known)
     return tuple(need for need, number in needs for _ in range(number))
 
 
-def _size(spec: Mapping[str, Any]) -> int:
+def placement_size(spec: Mapping[str, Any]) -> int:
     """Characters of the fields about allowed nodes."""
     return sum(len(repr(spec[name])) for name in PLACEMENT if name in spec)
 
@@ -196,53 +191,39 @@ def amounts_together(specs: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str
     return {name: add_quantities(values) for name, values in sorted(amounts.items()) if values}
 
 
-def _where(spec: Mapping[str, Any], *, opaque: bool) -> Where:
-    selector = at(spec, "nodeSelector")
-    terms, read = _affinity(at(spec, "affinity", "nodeAffinity").get(_REQUIRED))
+def _where(spec: Mapping[str, Any]) -> Where:
     tolerations = set()
     for one in map(at, as_list(spec.get("tolerations"))):
         key, operator, value, effect = (as_text(one.get(name)) for name in ("key", "operator", "value", "effect"))
         tolerations.add(Toleration(key, operator or "Equal", value, effect))
     named = as_text(spec.get("nodeName"))
-    pairs = {(key, value) for key, value in selector.items() if isinstance(value, str)}
-    opaque = opaque or not read or len(pairs) < len(selector)
+    pairs = {(key, value) for key, value in at(spec, "nodeSelector").items() if isinstance(value, str)}
     chosen = sorted(pairs | ({(NODE_NAME, named)} if named else set()))
-    return _shared(Where(selector=tuple(chosen), affinity=terms, tolerations=tuple(sorted(tolerations)), opaque=opaque))
+    terms = _affinity(at(spec, "affinity", "nodeAffinity").get(REQUIRED))
+    return _shared(Where(selector=tuple(chosen), affinity=terms, tolerations=tuple(sorted(tolerations))))
 
 
-def _affinity(required: Any) -> tuple[tuple[tuple[Requirement, ...], ...], bool]:
-    """The terms, and whether all of them were understood. A term without any understood part matches every node, and
-    then so do all terms together."""
+def _affinity(required: Any) -> tuple[tuple[Requirement, ...], ...]:
+    """The terms. A term of which nothing is understood matches every node, and then so do all terms together."""
     terms = at(required).get("nodeSelectorTerms")
     if not isinstance(terms, list):
-        return (), required is None
-    read = [_term(at(term)) for term in terms]
-    if any(not known and not requirements for requirements, known in read):
-        return (), False
-    return tuple(requirements for requirements, _ in read) or ((),), all(known for _, known in read)
+        return ()
+    understood = [term for term in map(_term, map(at, terms)) if term is not None]
+    return () if len(understood) < len(terms) else tuple(understood) or ((),)
 
 
-def _term(term: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], bool]:
-    """The requirements that are understood, and whether these are all. An empty term matches no node."""
+def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...] | None:
+    """The requirements that are understood; none in an empty term, which matches no node. None where the term says
+    something and nothing of it is understood."""
     parts = [*as_list(term.get("matchExpressions")), *as_list(term.get("matchFields"))]
-    known: list[Requirement] = []
-    for part in map(at, parts):
-        key, operator, values = as_text(part.get("key")), as_text(part.get("operator")), as_list(part.get("values"))
-        if key and operator in OPERATORS and all(isinstance(value, str) for value in values):
-            known.append(Requirement(key, operator, tuple(sorted(values))))
-    return tuple(sorted(known)), len(known) == len(parts) and set(term) <= {"matchExpressions", "matchFields"}
+    known = sorted(found for part in parts if (found := requirement_of(at(part))) is not None)
+    is_empty = not parts and term.keys() <= {"matchExpressions", "matchFields"}
+    return tuple(known) if known or is_empty else None
 
 
-def _is_opaque(spec: Mapping[str, Any]) -> bool:
-    """Whether other fields than requests, selector, node affinity and tolerations decide about nodes."""
-    affinity = at(spec, "affinity")
-    spreads, volumes = (map(at, as_list(spec.get(name))) for name in ("topologySpreadConstraints", "volumes"))
-    ports = (at(port) for one in as_list(spec.get("containers")) for port in as_list(at(one).get("ports")))
-    return bool(
-        any(at(affinity, name).get(_REQUIRED) for name in ("podAffinity", "podAntiAffinity"))
-        or any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spreads)
-        or any("persistentVolumeClaim" in one or "ephemeral" in one for one in volumes)
-        or any(one.get("hostPort") for one in ports)
-        or spec.get("resourceClaims")
-        or spec.get("runtimeClassName")
-    )
+def requirement_of(part: Mapping[str, Any]) -> Requirement | None:
+    """One expression of a term; None where it is not understood."""
+    key, operator, values = as_text(part.get("key")), as_text(part.get("operator")), as_list(part.get("values"))
+    if not (key and operator in OPERATORS and all(isinstance(value, str) for value in values)):
+        return None
+    return Requirement(key, operator, tuple(sorted(values)))

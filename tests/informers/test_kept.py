@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from scaler.decide.nodes import Where
 from scaler.informers.config_maps import MOST_KEYS, ConfigMapObject, ConfigMapRecord, config_map_record, content_of
 from scaler.informers.jobs import MOST_KEPT, JobObject, JobRecord, read_job_record, volcano_job_record
 from scaler.informers.pods import LONGEST_CONFIGURATION, read_pod
@@ -119,7 +120,7 @@ def test_texts_of_a_pod_are_bounded() -> None:
         {"metadata": {"name": "x", "labels": LABELS, "annotations": named}, "spec": {"nodeSelector": {"a": LARGE}}}
     )
     assert record.governed is not None
-    assert record.governed.request.where.opaque
+    assert record.governed.request.where == Where()
     assert record.devices is not None
     assert record.devices.configuration == f"longer than {LONGEST_CONFIGURATION} characters"
     assert size(record) < 10_000

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from scaler.decide.nodes import NODE_NAME, PodRequest, Requirement, Toleration, Where
 from scaler.kube.api import Object
+from scaler.tools.understood import is_understood
 from scaler.workloads import pod_requests
 from scaler.workloads.pod_requests import (
     MOST,
@@ -38,6 +39,10 @@ def asked(**spec: Any) -> dict[str, int]:
 
 def where(**spec: Any) -> Where:
     return pod_request_of(spec).where
+
+
+def job_of(spec: Any) -> Object:
+    return {"spec": {"replicaSpecs": {"Master": {"template": {"spec": spec}}}}}
 
 
 def node_affinity(*terms: Any) -> Object:
@@ -185,14 +190,15 @@ def test_equal_needs_are_one_object() -> None:
         {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": "near"}}},
     ],
 )
-def test_what_is_not_understood_makes_a_need_opaque_and_excludes_no_node(spec: Object) -> None:
-    found = where(**spec)
-    assert (found.opaque, found.selector, found.affinity) == (True, (), ())
+def test_what_is_not_understood_excludes_no_node_and_is_told(spec: Object) -> None:
+    assert where(**spec) == Where()
+    assert not is_understood(job_of(spec))
 
 
 def test_the_rest_of_a_term_holds_beside_an_operator_that_is_not_understood() -> None:
     term = {"matchExpressions": [*expression("a", "Near", "1")["matchExpressions"], {"key": "b", "operator": "Exists"}]}
-    assert where(affinity=node_affinity(term)) == Where(affinity=((Requirement("b", "Exists"),),), opaque=True)
+    assert where(affinity=node_affinity(term)) == Where(affinity=((Requirement("b", "Exists"),),))
+    assert not is_understood(job_of({"affinity": node_affinity(term)}))
 
 
 @pytest.mark.parametrize(
@@ -206,6 +212,7 @@ def test_the_rest_of_a_term_holds_beside_an_operator_that_is_not_understood() ->
 )
 def test_preferences_exclude_nothing_and_are_no_riddle(spec: Object) -> None:
     assert where(**spec) == Where()
+    assert is_understood(job_of(spec))
 
 
 def test_an_affinity_without_terms_matches_no_node() -> None:
@@ -245,10 +252,11 @@ wild = st.recursive(
 @given(wild)
 def test_any_spec_gives_a_need(spec: Any) -> None:
     need = pod_request_of(spec)
+    assert is_understood(job_of(spec)) in (True, False)
     assert isinstance(need, PodRequest)
     assert dict(need.requests)["pods"] >= 1
     assert all(0 < amount <= MOST for _, amount in need.requests)
-    assert ascend_job_requests({"spec": {"replicaSpecs": {"Master": {"template": {"spec": spec}}}}}) == (need,)
+    assert ascend_job_requests(job_of(spec)) == (need,)
 
 
 def test_the_jobs_of_the_deployer_are_read_whole(real_data: Path) -> None:

@@ -1,0 +1,70 @@
+"""Whether a what-if understands what pods say about their nodes and amounts. What it does not understand counts as
+fitting, and people are told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from scaler.kube.api import Object
+from scaler.rules.jobspec import read_replicas
+from scaler.rules.values import as_list, at
+from scaler.workloads.pod_requests import (
+    LONGEST_PLACEMENT,
+    REQUIRED,
+    PodResources,
+    placement_size,
+    requirement_of,
+    whole_amount,
+)
+
+
+def is_understood(job: Object) -> bool:
+    """Whether all is understood that the pods of this AscendJob say."""
+    replicas = read_replicas(job)
+    specs = [at(job, "spec", "replicaSpecs", kind, "template", "spec") for kind, number in replicas.items() if number]
+    return sum(map(placement_size, specs)) <= LONGEST_PLACEMENT and all(map(_is_understood, specs))
+
+
+def _is_understood(spec: Mapping[str, Any]) -> bool:
+    selects = all(isinstance(value, str) for value in at(spec, "nodeSelector").values())
+    return selects and _has_amounts(spec) and _has_terms(spec) and not _has_other_constraints(spec)
+
+
+def _has_amounts(spec: Mapping[str, Any]) -> bool:
+    try:
+        found = msgspec.convert(spec, PodResources)
+    except msgspec.ValidationError:
+        return False
+    resources = [container.resources for container in (*(found.containers or ()), *(found.init_containers or ()))]
+    amounts = [found.overhead or {}, *(one.amounts for one in (*resources, found.resources) if one)]
+    return all(whole_amount(name, value) is not None for some in amounts for name, value in some.items())
+
+
+def _has_terms(spec: Mapping[str, Any]) -> bool:
+    required = at(spec, "affinity", "nodeAffinity").get(REQUIRED)
+    terms = at(required).get("nodeSelectorTerms")
+    return required is None or (isinstance(terms, list) and all(map(_is_read, map(at, terms))))
+
+
+def _is_read(term: Mapping[str, Any]) -> bool:
+    parts = [*as_list(term.get("matchExpressions")), *as_list(term.get("matchFields"))]
+    known = all(requirement_of(at(part)) is not None for part in parts)
+    return known and term.keys() <= {"matchExpressions", "matchFields"}
+
+
+def _has_other_constraints(spec: Mapping[str, Any]) -> bool:
+    """Whether other fields than requests, selector, node affinity and tolerations decide about nodes."""
+    affinity = at(spec, "affinity")
+    spreads, volumes = (map(at, as_list(spec.get(name))) for name in ("topologySpreadConstraints", "volumes"))
+    ports = (at(port) for one in as_list(spec.get("containers")) for port in as_list(at(one).get("ports")))
+    return bool(
+        any(at(affinity, name).get(REQUIRED) for name in ("podAffinity", "podAntiAffinity"))
+        or any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spreads)
+        or any("persistentVolumeClaim" in one or "ephemeral" in one for one in volumes)
+        or any(one.get("hostPort") for one in ports)
+        or spec.get("resourceClaims")
+        or spec.get("runtimeClassName")
+    )
