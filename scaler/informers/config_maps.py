@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from scaler.informers.faults import FaultReport, read_report
+from scaler.informers.store import Store
 from scaler.kube.api import Object
 from scaler.kube.metadata import Metadata, Stored, shared, sharing
 from scaler.names import (
@@ -112,7 +113,7 @@ def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
         annotations={key: meta.annotations[key][:LONGEST_ANNOTATION] for key in ours} or _NOTHING,
         own=_own(cm, home),
         oversize=size if size > MAX_BYTES else 0,
-        table_map=_table_map(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None,
+        table_map=read_table_map(cm) if meta.name.startswith(RANK_TABLE_PREFIX) else None,
         retries=read_retries(cm.data.get(RETRIES_KEY, "")) if (meta.namespace, meta.name) == RETRIES else None,
         faults=read_report(meta.namespace, meta.name, cm.data),
     )
@@ -152,13 +153,13 @@ class _Document(msgspec.Struct, gc=False):
     server_list: list[msgspec.Raw] = []
 
 
-def _table_map(cm: ConfigMapObject, *, whole: bool = False) -> RankTableMap:
+def read_table_map(cm: ConfigMapObject) -> RankTableMap:
+    """What the cache keeps of the ConfigMap of a rank table."""
     meta, text = cm.metadata, cm.data.get(RANK_TABLE_KEY)
     owner = meta.owner
     others = [_bytes_of(v) for k, v in cm.data.items() if k not in (RANK_TABLE_KEY, RANK_TABLE_VERSION_KEY)]
     return RankTableMap(
         *meta.identity,
-        text=text if whole else None,
         **content_of(text),
         version=cm.data.get(RANK_TABLE_VERSION_KEY, "")[:LONGEST_ANNOTATION],
         immutable=bool(cm.immutable),
@@ -166,7 +167,7 @@ def _table_map(cm: ConfigMapObject, *, whole: bool = False) -> RankTableMap:
         controller=f"{owner.kind} {owner.name}"[:LONGEST_ANNOTATION] if owner.uid else "",
         controller_uid=shared(owner.uid),
         other_bytes=sum(others) + sum(map(len, cm.binary_data.values())),
-        labels={name: value for name, value in meta.labels.items() if whole or name == RULE_LABEL} or _NOTHING,
+        labels={RULE_LABEL: meta.labels[RULE_LABEL]} if RULE_LABEL in meta.labels else _NOTHING,
     )
 
 
@@ -190,6 +191,11 @@ def digest_of(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def read_rank_table_map(obj: Object, *, whole: bool = True) -> RankTableMap:
-    """The ConfigMap of a rank table as the API server answers it, `whole` with its text and all labels."""
-    return _table_map(msgspec.convert(obj, ConfigMapObject), whole=whole)
+def take_in(config_maps: Store[ConfigMapRecord], answer: Object) -> RankTableMap | None:
+    """The ConfigMap of a rank table as the API server answers it. If it is the one that the cache knows, the cache has
+    the answer at once, however late the watch."""
+    record = config_map_record(msgspec.convert(answer, ConfigMapObject))
+    known = config_maps.get(record.namespace, record.name)
+    if known is not None and known.uid == record.uid:
+        config_maps.apply(record)
+    return record.table_map

@@ -13,9 +13,9 @@ import structlog
 
 from scaler.clock import Clock
 from scaler.informers.changes import ServiceChanged
-from scaler.informers.config_maps import RankTableMap, read_rank_table_map
+from scaler.informers.config_maps import RankTableMap, take_in
 from scaler.informers.store import Name
-from scaler.kube.api import CONFIG_MAPS, Object, PatchType
+from scaler.kube.api import CONFIG_MAPS, PatchType
 from scaler.kube.errors import (
     BadRequestError,
     ConflictError,
@@ -24,7 +24,6 @@ from scaler.kube.errors import (
     NotFoundError,
     UnknownOutcomeError,
 )
-from scaler.kube.metadata import version_of
 from scaler.kube.outbox import Outbox
 from scaler.kube.writer import Writer
 from scaler.names import RANK_TABLE_PREFIX, RULE_LABEL
@@ -37,8 +36,6 @@ TRIES = 3
 """Attempts after conflicts with other writers of the ConfigMap, and after lost answers, before a pause."""
 NOT_URGENT = 0.001
 """Seconds that a completed table waits, so that withdrawals of the same moment are written first."""
-REMEMBERED = 60.0
-"""Seconds for which an answer of the API server counts; if the cache is further behind, a write may be refused."""
 REFUSED_PAUSE = 60.0
 """Seconds between two attempts at a write that the API server refuses."""
 _log = structlog.get_logger(__name__)
@@ -60,12 +57,10 @@ class RankTableReconciler:
             most_of_one=PARALLEL_WRITES_OF_ONE,
             namespace_of=lambda name: name[0],
         )
-        self._looks: Outbox[str] = Outbox(self._look, interval=0.0, most=1, most_of_one=1)
+        self._looks: Outbox[str] = Outbox(self._look, interval=0.0, most=1, most_of_one=1, namespace_of=lambda _: "")
         self._running = False
         self._names: dict[str, Name] = {}
         """Owner uid -> namespace and name, also of owners that were deleted a moment ago."""
-        self._written: dict[Name, tuple[float, RankTableMap]] = {}
-        """ConfigMap -> time and content of the API server's last answer: the cache may be behind for a moment."""
 
     async def run(self) -> None:
         """Write until cancelled, beginning with every job. Errors are logged and retried, never raised."""
@@ -107,7 +102,7 @@ class RankTableReconciler:
 
     def _due(self, name: Name, table_map: RankTableMap | None = None) -> tuple[RankTableMap, RankTable] | None:
         """The ConfigMap and the table to write; None when it has the table already or must not be changed."""
-        table_map = table_map or self._newest(name)
+        table_map = table_map or table_map_of(self._cache, *name)
         if table_map is None:
             return None
         record = self._cache.jobs.get(*name)
@@ -120,13 +115,6 @@ class RankTableReconciler:
             return None
         return table_map, table
 
-    def _newest(self, name: Name) -> RankTableMap | None:
-        cached, (_, written) = table_map_of(self._cache, *name), self._written.get(name, (0.0, None))
-        if cached is None or written is None or cached.uid != written.uid:
-            return cached
-        behind = version_of(cached.resource_version) < version_of(written.resource_version)
-        return written if behind else cached
-
     async def _write(self, name: Name) -> None:
         """Update one ConfigMap with the table that is due now, not with the one that was due when it was marked."""
         due, tries = self._due(name), 0
@@ -137,7 +125,7 @@ class RankTableReconciler:
                 answer = await self._writer.patch(
                     CONFIG_MAPS, name[0], table_map.name, patch, patch_type=PatchType.MERGE
                 )
-                self._note(name, answer)
+                take_in(self._cache.config_maps, answer)
                 _log.info("rank table written", name=table_map.name, namespace=name[0], status=table.status.value)
                 break
             except NotFoundError:
@@ -157,15 +145,7 @@ class RankTableReconciler:
             answer = await self._writer.get(CONFIG_MAPS, name[0], RANK_TABLE_PREFIX + name[1])
         except NotFoundError:
             return None
-        return self._due(name, self._note(name, answer))
-
-    def _note(self, name: Name, answer: Object) -> RankTableMap:
-        table_map, now = read_rank_table_map(answer, whole=False), asyncio.get_running_loop().time()
-        self._written.pop(name, None)
-        self._written[name] = now, table_map
-        while self._written[oldest := next(iter(self._written))][0] < now - REMEMBERED:
-            del self._written[oldest]
-        return table_map
+        return self._due(name, take_in(self._cache.config_maps, answer))
 
     def _refused(self, name: Name, words: str) -> None:
         """Set the warning of the instance about a refused write, until the refusal is over."""

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS as JOBS
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, PODS, Object, PatchType
 from scaler.kube.errors import UnknownOutcomeError, status_error
 from scaler.ranktables.table import INITIALIZING
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
+from tests.faults import Fault, Faults, Rule
 from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
 from tests.ranktables.test_table import configuration
 from tests.rig import START, Rig, rig
@@ -340,3 +342,33 @@ class Deaf(Interceptor):
         if self.lost and request.verb == "patch" and request.name == NAME:
             self.lost -= 1
             raise UnknownOutcomeError("reset")
+
+
+def test_the_scaler_knows_what_it_wrote_before_a_late_watch_shows_it() -> None:
+    async def story() -> None:
+        late = Faults(Clock(START), Rule(fault=Fault.LAG, verbs=("watch",), kinds=("ConfigMap",), seconds=60.0))
+        async with rig(RULE, server(), rings(), interceptor=late) as on:
+            await give_chips(on, by_node)
+            assert table(on)["status"] == "completed"
+            await on.cluster.delete(PODS, NAMESPACE, "p0-worker-0", grace_period_seconds=0)
+            await on.settle()
+            assert table(on)["status"] == "initializing"
+            assert writes(on) == [f"patch configmaps {NAME}"] * 2
+
+    run(story())
+
+
+def test_a_config_map_that_goes_before_the_answer_to_its_write_comes_is_missing() -> None:
+    async def story() -> None:
+        slow = Faults(Clock(START), Rule(fault=Fault.SLOW_ANSWER, verbs=("patch",), kinds=("ConfigMap",), seconds=3.0))
+        async with rig(RULE, server(), rings(), interceptor=slow) as on:
+            await give_chips(on, by_node)
+            assert table(on)["status"] == "completed"
+            await on.cluster.delete(CONFIG_MAPS, NAMESPACE, NAME)
+            await on.settle(10)
+            assert "RankTableMissing" in warnings(on)
+            on.apply(rings())
+            await on.settle(10)
+            assert table(on)["status"] == "completed"
+
+    run(story())

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from scaler.informers.config_maps import RankTableMap, read_rank_table_map
+from scaler.informers.config_maps import ConfigMapObject, RankTableMap, read_table_map
 from scaler.informers.jobs import JobRecord, read_job_record
 from scaler.informers.pods import read_pod
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, PODS, KubeApi, Object
-from scaler.names import RANK_TABLE_PREFIX
+from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.ranktables.table import mounts_rank_table, rank_table
 from scaler.ranktables.tables import member_of, obstacle
 from scaler.tools.diagnosis import ROLES, SERVER_APP, Check, Evidence, RolePod, Server, Standing, diagnose
@@ -44,12 +44,19 @@ async def gather(api: KubeApi, namespace: str, job_id: str) -> Evidence:
     jobs = (await api.list(ASCEND_JOBS, namespace, label_selector=f"jobID={job_id}")).items
     config_maps = (await api.list(CONFIG_MAPS, namespace)).items
     pods = (await api.list(PODS, namespace)).items
-    tables = [read_rank_table_map(cm) for cm in config_maps if cm["metadata"]["name"].startswith(RANK_TABLE_PREFIX)]
-    by_name = {table_map.name: table_map for table_map in tables}
+    named = [cm for cm in config_maps if cm["metadata"]["name"].startswith(RANK_TABLE_PREFIX)]
+    by_name = {table_map.name: table_map for table_map in map(_table_map, named)}
     records = [record for job in jobs if _is_server(job) and (record := _record(job)) is not None]
     servers = tuple(_server(record, by_name.pop(RANK_TABLE_PREFIX + record.name, None), pods) for record in records)
     strays = tuple(table_map for table_map in by_name.values() if table_map.labels.get("jobID") == job_id)
     return Evidence(namespace, job_id, servers, strays, tuple(_roles(pods, job_id)), tuple(_left_out(jobs)))
+
+
+def _table_map(config_map: Object) -> RankTableMap:
+    """That of a rank table with its text and all its labels, which a cache does not keep."""
+    read = msgspec.convert(config_map, ConfigMapObject)
+    found = read_table_map(read)
+    return msgspec.structs.replace(found, text=read.data.get(RANK_TABLE_KEY), labels=read.metadata.labels)
 
 
 def _is_server(job: Object) -> bool:
