@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -173,7 +173,7 @@ def test_what_is_found_where_it_was_to_be_made_is_not_taken_for_deleted(uids: st
     """A restored cluster shows less for a while than what is there."""
 
     async def story() -> str:
-        guard = RecreationGuard(cast("Any", None))  # asked of nothing here
+        guard = RecreationGuard()
         for number, uid in enumerate(uids.split() * MOST):
             guard.made("p0", [("Service p0-master-0", uid if uid == "same" else f"{uid}-{number}")])
         return guard.in_vain("p0")

@@ -57,7 +57,7 @@ class Executor:
         self._writes = writes = ExpectedWrites(writer, cache, expectations)
         self._gates = Gates(writer, writes, state)
         self._look_up = partial(look_up, writer.find, cache.jobs)
-        self._guard = RecreationGuard(self._look_up)
+        self._guard = RecreationGuard()
         self._writer = writer
         self._clusterd = clusterd
         self._clock = clock
@@ -122,13 +122,13 @@ class Executor:
 
     async def _delete_all(self, key: ServiceKey, pods: list[PodRecord]) -> None:
         """Delete the pods in exactly the version that the decision saw: a pod that was bound meanwhile stays."""
-        await all_done([self._writes.delete(key, PODS, pod, exactly=True) for pod in pods])
+        await all_done([self._writes.delete(key, PODS, pod) for pod in pods])
 
     # admit, complete
 
     async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
         """Make the objects, unless the job has changed since the decision: then the service is decided again."""
-        if not await self._guard.is_as_known(record):
+        if self._guard.made_lately(record.uid) and not await self._look_up(record):
             return ""
         words = self._guard.in_vain(record.uid)
         if words and not undo:
@@ -202,7 +202,7 @@ class Executor:
             if pod["spec"].get("nodeName"):
                 return False
             try:
-                await self._writes.delete(key, PODS, identity_of(pod), exactly=True)
+                await self._writes.delete(key, PODS, identity_of(pod))
                 return True
             except ConflictError:
                 with suppress(NotFoundError):
@@ -251,7 +251,7 @@ class Executor:
             return
         owned = self._cache.pods_of(record.uid)
         for pod in [owned[name] for name in step.pods if name in owned]:
-            await self._writes.delete(key, PODS, pod, exactly=True)
+            await self._writes.delete(key, PODS, pod)
         group = self._cache.pod_group_of(record)
         if step.pod_group and group is not None:
             await self._writes.delete(key, POD_GROUPS, group)

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
-
-from scaler.informers.jobs import JobRecord
 
 LATELY = 60.0
 """Seconds for which an object counts as made recently. A cycle of making and deleting that is slower is no burden."""
@@ -30,10 +28,9 @@ class _Made(msgspec.Struct):
 
 
 class RecreationGuard:
-    """Remembers the recent objects, by the uid of the instance. `look_up` tells whether a job is as it is known."""
+    """Remembers the recent objects, by the uid of the instance."""
 
-    def __init__(self, look_up: Callable[[JobRecord], Awaitable[bool]]) -> None:
-        self._look_up = look_up
+    def __init__(self) -> None:
         self._made: dict[str, _Made] = {}
         """By uid; the instance with the newest object is last."""
 
@@ -53,14 +50,10 @@ class RecreationGuard:
         """The scaler itself deletes the objects of the instance: so no other client did."""
         self._made.pop(uid, None)
 
-    async def is_as_known(self, record: JobRecord) -> bool:
-        """False when the job is gone, or a new job has its name; then the cache knows it too, however late the watch.
-
-        Raises errors of the seam."""
-        made = self._made.get(record.uid)
-        if made is None or made.last < asyncio.get_running_loop().time() - LATELY:
-            return True
-        return await self._look_up(record)
+    def made_lately(self, uid: str) -> bool:
+        """Whether anything of the instance was made recently: then its job is looked up before more is made."""
+        made = self._made.get(uid)
+        return made is not None and made.last >= asyncio.get_running_loop().time() - LATELY
 
     def in_vain(self, uid: str) -> str:
         """A sentence about an object that another client deletes as often as it is made; "" when there is none."""

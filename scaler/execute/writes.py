@@ -57,11 +57,9 @@ class ExpectedWrites:
         """Note that the watch has to show the object as it is `after` the write before the next decision about it."""
         self._expectations.expect(key, self._stores[resource], identity_of(after))
 
-    async def delete(
-        self, key: ServiceKey, resource: Resource, known: Stored, *, exactly: bool = False, propagation_policy: str = ""
-    ) -> None:
-        """`exactly` = only the version that the decision saw: a pod that was bound since then has another version."""
-        version = known.resource_version if exactly else ""
+    async def delete(self, key: ServiceKey, resource: Resource, known: Stored, *, propagation_policy: str = "") -> None:
+        """A pod is deleted only in the version that the decision saw: one that was bound since then has another."""
+        version = known.resource_version if resource is PODS else ""
         await self._writer.delete(
             resource, known.namespace, known.name, uid=known.uid, resource_version=version,
             propagation_policy=propagation_policy,
