@@ -19,7 +19,7 @@ from scaler.kube.api import (
     Resource,
 )
 from scaler.kube.errors import ForbiddenError, TooManyRequestsError
-from scaler.report.reporter import PARALLEL_WRITES_OF_ONE
+from scaler.kube.outbox import PARALLEL_OF_ONE
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from scaler.workloads import ascendjob_objects as objects
@@ -273,7 +273,7 @@ def test_whoever_asks_for_a_minute_is_left_alone_for_a_minute_whatever_is_to_be_
             await on.settle(59)
             assert busy.asked == IN_FLIGHT
             await on.settle(540)
-            assert all(busy.asked[what] <= 10 * PARALLEL_WRITES_OF_ONE for what in IN_FLIGHT)
+            assert all(busy.asked[what] <= 10 * PARALLEL_OF_ONE for what in IN_FLIGHT)
             assert busy.asked["create podgroups"] >= 18
 
     run(story())

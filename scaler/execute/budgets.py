@@ -36,10 +36,6 @@ ALL_OF_THEM = 2**31 - 1
 """`minAvailable` of the budget: more pods than any namespace has, so that no eviction is allowed. An absolute number:
 for a percentage or `maxUnavailable` Kubernetes needs the scale subresource of the owner, and AscendJobs have none. Then
 the budget would allow no eviction either, but because of an error."""
-INTERVAL = 1.0
-"""Seconds between two updates of the labels of one service."""
-MOST, MOST_OF_ONE = 8, 2
-"""Writes at the same time: in all, and in one namespace."""
 PATIENCE = 30.0
 """Seconds for the first list of the budgets; after that a warning is logged."""
 AGAIN = 300.0
@@ -66,9 +62,7 @@ class Budgets:
         self._writer, self._state, self._cache = writer, state, state.cache
         self._policy, self._name, self._now = policy, name, now
         self._acts, self._watched = acts, watched
-        self._outbox: Outbox[ServiceKey] = Outbox(
-            self._keep, interval=INTERVAL, most=MOST, most_of_one=MOST_OF_ONE, namespace_of=lambda key: key.namespace
-        )
+        self._outbox: Outbox[ServiceKey] = Outbox(self._keep)
         self._running = False
         self._covered: dict[ServiceKey, dict[str, str]] = {}
         """Pod uid -> the budget of another owner that selects the pod, "" for none; empty without such budgets."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Hashable
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 import structlog
@@ -18,7 +19,10 @@ from scaler.kube.writer import Slots
 
 K = TypeVar("K", bound=Hashable)
 
-_PRUNE_AT = 64
+INTERVAL = 1.0
+"""Least seconds between two writes of the same object."""
+PARALLEL, PARALLEL_OF_ONE = 8, 2
+"""Writes at the same time: in all, and in one namespace."""
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 300.0
 _log = structlog.get_logger("report")
@@ -29,8 +33,8 @@ class Outbox(Generic[K]):
     `most_of_one` in one namespace (`namespace_of` of the key)."""
 
     def __init__(
-        self, perform: Callable[[K], Awaitable[None]], *, interval: float, most: int, most_of_one: int,
-        namespace_of: Callable[[K], str] = lambda _: "",
+        self, perform: Callable[[K], Awaitable[None]], *, interval: float = INTERVAL, most: int = PARALLEL,
+        most_of_one: int = PARALLEL_OF_ONE, namespace_of: Callable[[K], str] = attrgetter("namespace"),
     ) -> None:  # fmt: skip
         self._perform = perform
         self._interval = interval
@@ -44,8 +48,8 @@ class Outbox(Generic[K]):
         """Keys that are marked; one may be marked again while its write is under way."""
         self._under_way: set[K] = set()
         self._not_before: dict[K, float] = {}
+        """Loop time of the next write; forgotten when it is over."""
         self._failures: dict[K, int] = {}
-        self._prune_at = _PRUNE_AT
 
     def mark(self, key: K, *, delay: float = 0.0) -> None:
         """Queue the object of `key` for a write, not before `delay` seconds from now."""
@@ -54,11 +58,6 @@ class Outbox(Generic[K]):
         self._waiting.add(key)
         if key not in self._under_way:
             self._enqueue(key, max(_now() + delay, self._not_before.get(key, 0.0)))
-
-    @property
-    def idle(self) -> bool:
-        """Whether no key is queued and no write is under way."""
-        return not self._waiting and not self._under_way
 
     async def run(self) -> None:
         """Perform the queued writes until cancelled. Errors of `perform` are logged and retried, never raised."""
@@ -101,9 +100,7 @@ class Outbox(Generic[K]):
         finally:
             self._under_way.discard(key)
         due = self._not_before[key] = _now() + max(pause, self._interval)
-        if len(self._not_before) > self._prune_at:
-            self._not_before = {key: at for key, at in self._not_before.items() if at > _now()}
-            self._prune_at = max(_PRUNE_AT, 2 * len(self._not_before))
+        asyncio.get_running_loop().call_at(due, self._not_before.pop, key, None)
         if pause:
             self._waiting.add(key)
         if key in self._waiting:

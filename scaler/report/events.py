@@ -9,14 +9,11 @@ import hashlib
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
-import structlog
-
-from scaler.clock import Clock, rfc3339
+from scaler.clock import rfc3339
 from scaler.kube.api import EVENTS, Object, PatchType
-from scaler.kube.errors import AlreadyExistsError, BadRequestError, ForbiddenError, InvalidError, NotFoundError
+from scaler.kube.errors import AlreadyExistsError
 from scaler.kube.metadata import object_name
 from scaler.kube.writer import Writer
-from scaler.report.metrics import Metrics
 from scaler.report.service_reports import Subject
 
 COMPONENT = "mind-cluster-scaler"
@@ -24,7 +21,6 @@ REPEAT_AFTER = 600.0
 """Seconds within which the same event is not written again."""
 _MAX_MESSAGE = 1024
 _REMEMBERED = 10_000
-_log = structlog.get_logger("report")
 
 
 class Event(NamedTuple):
@@ -98,32 +94,11 @@ class Filter:
         return "spam" if spam else ""
 
 
-class EventWriter:
-    """Writes events. Raises KubeError; each write may be repeated."""
-
-    def __init__(self, writer: Writer, clock: Clock, metrics: Metrics) -> None:
-        self._writer = writer
-        self._clock = clock
-        self._metrics = metrics
-        self._filter = Filter()
-
-    def passes(self, event: Event) -> bool:
-        """Whether the event is to be written now, neither repeated nor over the limit. Call once for each event."""
-        objection = self._filter.objection(event, self._clock.now())
-        if objection == "spam":
-            self._metrics.reports_dropped.labels("event", objection).inc()
-        return not objection
-
-    async def write(self, event: Event) -> None:
-        """Create the event, or increase its count. A refused event is dropped, because it would be refused again: the
-        namespace is being deleted, or the right is missing."""
-        namespace, name, now = event.subject.namespace, event.event_name, self._clock.server()
-        try:
-            try:
-                await self._writer.create(EVENTS, namespace, event_object(event, now))
-            except AlreadyExistsError:
-                patch = repetition(await self._writer.get(EVENTS, namespace, name), now)
-                await self._writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)
-        except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
-            self._metrics.reports_dropped.labels("event", "refused").inc()
-            _log.warning("event refused", about=event.subject.name, error=str(error))
+async def write_event(writer: Writer, event: Event, now: float) -> None:
+    """Create the event, or increase its count. Raises KubeError; may be repeated."""
+    namespace, name = event.subject.namespace, event.event_name
+    try:
+        await writer.create(EVENTS, namespace, event_object(event, now))
+    except AlreadyExistsError:
+        patch = repetition(await writer.get(EVENTS, namespace, name), now)
+        await writer.patch(EVENTS, namespace, name, patch, patch_type=PatchType.MERGE)

@@ -6,10 +6,8 @@ One Reporter per process; what an earlier leader wrote is read from the cluster,
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
@@ -19,12 +17,12 @@ from scaler.decide.explain import FACTS
 from scaler.decide.world import Note, Plan, Reason, ServiceKey, State, Warning
 from scaler.informers.changes import ElasticServiceChanged, ObjectRefused, OwnConfigMapGone
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, ELASTIC_SERVICES, Object, PatchType
-from scaler.kube.errors import ConflictError, NotFoundError
-from scaler.kube.outbox import Outbox
+from scaler.kube.errors import BadRequestError, ConflictError, ForbiddenError, InvalidError, NotFoundError
+from scaler.kube.outbox import INTERVAL, Outbox
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
 from scaler.report.elastic_services import StatusWriter
-from scaler.report.events import Event, EventWriter
+from scaler.report.events import Event, Filter, write_event
 from scaler.report.job_status import already_says, status_patch, write_status
 from scaler.report.metrics import Metrics
 from scaler.report.service_reports import InstanceReport, ServiceReport, Subject
@@ -33,10 +31,6 @@ from scaler.state.cluster import ClusterState
 from scaler.state.last_valid import LastValid, Name, encode, is_ours, place_of, rule_of, same_content
 from scaler.workloads.ascendjob import has_failed
 
-INTERVAL = 1.0
-"""Least seconds between two writes of the same object."""
-PARALLEL_WRITES, PARALLEL_WRITES_OF_ONE = 8, 2
-"""Writes at the same time: in all, and in one namespace."""
 MAX_EVENTS_WAITING = 10_000
 PASSING = frozenset(
     {Warning.RULE_MISSING, Warning.TARGET_UNREACHABLE, Warning.RANK_TABLE_MISSING, Warning.DEVICE_DATA_INVALID}
@@ -52,16 +46,15 @@ _log = structlog.get_logger("report")
 
 _InstanceKey = tuple[ServiceKey, str]
 """The service and the uid of an instance."""
-QueuedEvent = Callable[[], Event | None]
-"""Makes the event just before it is written; None when it is not true any more by then."""
+_Warned = tuple[ServiceKey, Note, Subject]
+"""A note about a service, and the object that an event about it is about, if it lasts."""
 
 
 class _Due(NamedTuple):
-    """One object to be written: how, and which one: a service, rule or ConfigMap, an instance, or the number of an
-    event."""
+    """One object to be written: how, and which one."""
 
     write: Callable[[Any], Awaitable[None]]
-    of: ServiceKey | Name | _InstanceKey | int
+    of: ServiceKey | Name | _InstanceKey | Event | _Warned
     namespace: str
     name: str = ""
     """Name of the job, or of the object that the event is about, for people."""
@@ -79,25 +72,17 @@ class Reporter:
     ) -> None:  # fmt: skip
         self._writer = writer
         self._statuses = statuses
-        self._event_writer = EventWriter(writer, clock, metrics)
+        self._filter = Filter()
         self._clock = clock
         self._metrics = metrics
         self._home = home
         self._silent = silent
-        self._outbox: Outbox[_Due] = Outbox(
-            self._write,
-            interval=INTERVAL,
-            most=PARALLEL_WRITES,
-            most_of_one=PARALLEL_WRITES_OF_ONE,
-            namespace_of=lambda due: due.namespace,
-        )
+        self._outbox: Outbox[_Due] = Outbox(self._write)
         self._reports: dict[ServiceKey, ServiceReport] = {}
         self._last_valid: dict[Name, LastValid | None] = {}
         """Of the rules that some job names, as of the newest report."""
-        self._events: dict[int, QueuedEvent | Event] = {}
-        """Number -> an event that waits, made at the first attempt to write it. The outbox remembers for a while what
-        was written: a number, and not the plan that an event is made of."""
-        self._numbers = itertools.count()
+        self._events: set[Event] = set()
+        """Those that wait."""
         self._running = False
 
     async def run(self) -> None:
@@ -169,7 +154,7 @@ class Reporter:
         if self._running and refused is not None:
             subject = Subject(resource, refused.namespace, refused.name, refused.uid)
             message = f"this {resource.kind} cannot be read, and what was read of it before counts: {refused.why}"
-            self._queue_event(partial(Event, subject, Warning.OBJECT_UNREADABLE.value, message, warning=True), subject)
+            self._mark_event(Event(subject, Warning.OBJECT_UNREADABLE.value, message, warning=True))
 
     def _note_instances(self, before: ServiceReport | None, report: ServiceReport, *, changed: bool) -> None:
         """Mark an event about each new state or reason, and the status of each job of which any content changed."""
@@ -197,7 +182,7 @@ class Reporter:
             served = verdict.reason is not Reason.NOT_SERVED or RULE_LABEL in labels or GROUP_LABEL in labels
         if served and (known or not reported):
             warning = FACTS[verdict.reason].warns or failed
-            self._queue_event(lambda: Event(one.subject, verdict.reason.value, one.words, warning), one.subject)
+            self._mark_event(Event(one.subject, verdict.reason.value, one.words, warning))
 
     def _note_warnings(self, report: ServiceReport, before: set[Note]) -> None:
         """Mark an event about the instance of each new note, or else about the service, and about its rule."""
@@ -211,7 +196,8 @@ class Reporter:
             for subject in subjects if note not in before else ():
                 about_service = subject.resource == ELASTIC_SERVICES  # its object is looked up later
                 delay = PATIENCE if note.warning in PASSING else INTERVAL if about_service else 0.0
-                self._queue_event(partial(self._lasting, key, note, subject), subject, delay=delay)
+                due = _Due(self._write_warning, (key, note, subject), subject.namespace, subject.name)
+                self._outbox.mark(due, delay=delay)
 
     def _lasting(self, key: ServiceKey, note: Note, subject: Subject) -> Event | None:
         """The event about a note that still holds, else None. For a service without an object it is about the rule."""
@@ -225,15 +211,17 @@ class Reporter:
             subject = known or Subject(CONFIG_MAPS, key.namespace, key.rule)
         return Event(subject, note.warning.value, note.message, warning=True)
 
-    def _queue_event(self, queued: QueuedEvent, about: Subject, *, delay: float = 0.0) -> None:
+    def _mark_event(self, event: Event) -> None:
+        """Mark an event that is neither repeated nor one of too many."""
         if self._silent:
             return
-        if len(self._events) >= MAX_EVENTS_WAITING:
-            self._metrics.reports_dropped.labels("event", "overflow").inc()
-            return
-        number = next(self._numbers)
-        self._events[number] = queued
-        self._outbox.mark(_Due(self._write_event, number, about.namespace, about.name), delay=delay)
+        full = len(self._events) >= MAX_EVENTS_WAITING
+        objection = "overflow" if full else self._filter.objection(event, self._clock.now())
+        if not objection:
+            self._events.add(event)
+            self._outbox.mark(_Due(self._write_event, event, event.subject.namespace, event.subject.name))
+        elif objection != "repeated":
+            self._metrics.reports_dropped.labels("event", objection).inc()
 
     def _mark_status(self, key: ServiceKey) -> None:
         """Mark the ElasticService. Jobs that name no rule have none: their conditions and events are complete."""
@@ -255,7 +243,7 @@ class Reporter:
             await self._statuses.remove(key)
             return
         for event in await self._statuses.put(report):
-            self._queue_event(partial(Event, *event), event.subject)
+            self._mark_event(event)
         await self._statuses.tidy(key)
 
     async def _write_last_valid(self, rule: Name) -> None:
@@ -313,14 +301,19 @@ class Reporter:
         if patch is not None and one.verdict.reason is not Reason.NOT_SERVED:
             await write_status(self._writer, job, patch)
 
-    async def _write_event(self, number: int) -> None:
-        queued = self._events.pop(number, None)  # None for one that could not be made the first time
-        event = queued() if callable(queued) else queued
-        if event is None or (callable(queued) and not self._event_writer.passes(event)):
-            return
-        self._events[number] = event
-        await self._event_writer.write(event)
-        del self._events[number]
+    async def _write_event(self, event: Event) -> None:
+        try:
+            await write_event(self._writer, event, self._clock.server())
+        except (ForbiddenError, InvalidError, BadRequestError, NotFoundError) as error:
+            # It would be refused again: the namespace is being deleted, or the right is missing.
+            self._metrics.reports_dropped.labels("event", "refused").inc()
+            _log.warning("event refused", about=event.subject.name, error=str(error))
+        self._events.discard(event)
+
+    async def _write_warning(self, of: _Warned) -> None:
+        event = self._lasting(*of)
+        if event is not None:
+            self._mark_event(event)
 
 
 def _stated(report: ServiceReport) -> tuple[object, ...]:

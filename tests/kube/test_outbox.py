@@ -42,7 +42,7 @@ def play(desk: Desk, script: Script, *, parallel: int = 2, namespace_of: Callabl
         task = asyncio.create_task(outbox.run())
         await script(outbox)
         await asyncio.sleep(10_000)
-        assert outbox.idle
+        assert (outbox._waiting, outbox._under_way) == (set(), set())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
