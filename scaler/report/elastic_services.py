@@ -147,8 +147,12 @@ class StatusWriter:
             generation = before.get("observedGeneration", 0)  # no decision has seen this generation yet
         status = status_of(report, before, self._clock.timestamp(), generation=generation)
         if status != current:
-            self._last_written[key] = msgspec.structs.replace(last, uid="")  # after an error the status is unknown
-            await self._apply(key, last.name, status)
+            self._last_written[key] = last  # the object of events that are due meanwhile
+            try:
+                await self._apply(key, last.name, status)
+            except BaseException:
+                self._last_written[key] = msgspec.structs.replace(last, uid="")  # the status is unknown
+                raise
         self._last_written[key] = _LastWritten(last.name, last.uid, zlib.compress(msgspec.json.encode(status), 1))
         return [
             Event(last.subject(key), str(reason), message, reason in WARNINGS)

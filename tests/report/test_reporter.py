@@ -53,6 +53,7 @@ class Line(Interceptor):
         self.failures: list[KubeError] = []
         self.refused: Resource | None = None
         self.seconds = 0.0
+        self.slow: Resource | None = None
         self.under_way, self.busiest = 0, 0
 
     async def before(self, request: Request) -> None:
@@ -63,7 +64,7 @@ class Line(Interceptor):
         if request.verb in WRITES:
             self.under_way += 1
             self.busiest = max(self.busiest, self.under_way)
-            await asyncio.sleep(self.seconds)
+            await asyncio.sleep(self.seconds if self.slow in (None, request.resource) else 0.0)
             self.under_way -= 1
 
 
@@ -400,6 +401,15 @@ async def test_a_problem_of_the_rule_is_an_event_on_the_rule_and_on_the_service(
     problem = RuleProblem(Warning.RULE_INVALID, "line 3: no comma")
     await on.note(service("1P", "p0 Running", problem=problem), rule_uid="uid-rule")
     assert {("rule", "RuleInvalid"), ("rule-mindie", "RuleInvalid")} <= set(on.events)
+
+
+@on_stage("p0")
+async def test_a_problem_is_an_event_on_the_service_although_its_status_is_just_being_written(on: Stage) -> None:
+    await on.note(service("1P", "p0 Running"))
+    on.line.slow, on.line.seconds = ELASTIC_SERVICES, 3.0
+    problem = RuleProblem(Warning.RULE_INVALID, "line 3: no comma")
+    await on.note(service("1P", "p0 Running", problem=problem), rule_uid="uid-rule")
+    assert ("rule-mindie", "RuleInvalid") in on.events
 
 
 @on_stage("p0")
