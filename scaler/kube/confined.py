@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-from scaler.kube.api import CONFIG_MAPS, LEASES, KubeApi, Object, Resource
+from scaler.kube.api import CONFIG_MAPS, LEASES, KubeApi, Resource
 from scaler.kube.errors import status_error
 
+T = TypeVar("T")
+Sent = Coroutine[Any, Any, T]
 Check = Callable[[str, Resource, str | None], None]
 """Called with verb, resource and namespace before a write; an error that it raises replaces the write."""
 
@@ -16,26 +18,16 @@ class Guarded:
     """Sends every read, and the writes that `check` allows."""
 
     def __init__(self, api: KubeApi, check: Check) -> None:
+        def checked(verb: str, send: Callable[..., Sent[T]]) -> Callable[..., Sent[T]]:
+            async def write(resource: Resource, namespace: str | None, *args: Any, **options: Any) -> T:
+                check(verb, resource, namespace)
+                return await send(resource, namespace, *args, **options)
+
+            return write
+
         self.list, self.watch, self.get = api.list, api.watch, api.get
-        self._api, self._check = api, check
-
-    async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        self._check("create", resource, namespace)
-        return await self._api.create(resource, namespace, body)
-
-    async def replace(
-        self, resource: Resource, namespace: str | None, name: str, body: Object, **options: Any
-    ) -> Object:
-        self._check("replace", resource, namespace)
-        return await self._api.replace(resource, namespace, name, body, **options)
-
-    async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **options: Any) -> Object:
-        self._check("patch", resource, namespace)
-        return await self._api.patch(resource, namespace, name, patch, **options)
-
-    async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:
-        self._check("delete", resource, namespace)
-        await self._api.delete(resource, namespace, name, **options)
+        self.create, self.replace = checked("create", api.create), checked("replace", api.replace)
+        self.patch, self.delete = checked("patch", api.patch), checked("delete", api.delete)
 
 
 def confined(api: KubeApi, home: str) -> KubeApi:
