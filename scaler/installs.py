@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object, within
+from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object
 from scaler.kube.errors import KubeError
 from scaler.kube.metadata import notes_of, spec_of, uid_of
 from scaler.names import GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
@@ -29,8 +29,6 @@ MARGIN = 2.0
 POLL = 1.0
 AGAIN = 10.0
 """Seconds between two checks of an install without the label."""
-DEADLINE = 10.0
-"""Seconds for one request."""
 _MOST = 500
 """Namespaces, and Leases in each, that are read."""
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
@@ -65,7 +63,7 @@ class Installs:
     async def look(self) -> None:
         """Return when no other install governs any of the namespaces, else raise OverlapError. Logs missing rights."""
         try:
-            page = await within(DEADLINE, self._api.list(NAMESPACES, label_selector=INSTALL_LABEL, limit=_MOST))
+            page = await self._api.list(NAMESPACES, label_selector=INSTALL_LABEL, limit=_MOST)
             scopes = [str(item["metadata"]["name"]) for item in page.items]
             self._is_known = self._own[0] in scopes
             await self._look(scopes)
@@ -128,7 +126,7 @@ class Installs:
     async def _leases(self, scopes: Iterable[str | None]) -> dict[tuple[str, str], Object]:
         found: list[Object] = []
         for scope in scopes:
-            found += (await within(DEADLINE, self._api.list(LEASES, scope, label_selector=_OURS, limit=_MOST))).items
+            found += (await self._api.list(LEASES, scope, label_selector=_OURS, limit=_MOST)).items
         return {_name(lease): lease for lease in found}
 
     def _shared(self, lease: Object) -> str:

@@ -140,7 +140,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class KubeApi(Protocol):
-    """The cluster. Every method raises `kube.errors.KubeError` and nothing else (CancelledError aside).
+    """The cluster. Every method raises `kube.errors.KubeError` and nothing else (CancelledError aside), also when no
+    answer comes within the deadline of its client. Whoever cannot wait for so long calls `within`.
 
     `namespace=None` on list and watch means all namespaces; cluster-scoped resources take None everywhere.
     `decode` names a msgspec Struct (or any type that msgspec knows) with just the fields that are decoded; by

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import structlog
 
-from scaler.kube.api import MUTATING_POLICY_BINDINGS, MUTATING_WEBHOOKS, KubeApi, Resource, within
+from scaler.kube.api import MUTATING_POLICY_BINDINGS, MUTATING_WEBHOOKS, KubeApi, Resource
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.report.metrics import Metrics
 
-DEADLINE = 10.0
-"""Seconds for one request."""
 SET_UP = "set up"
 NOT_SET_UP = "not set up"
 NOT_TRUSTED = "set up, but API servers do not trust it yet"
@@ -43,7 +41,7 @@ class GateSetup:
 
     async def _state(self, resource: Resource) -> str:
         try:
-            found = await within(DEADLINE, self._api.get(resource, None, self._install))
+            found = await self._api.get(resource, None, self._install)
         except NotFoundError:
             return NOT_SET_UP
         except KubeError:

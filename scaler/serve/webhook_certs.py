@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from scaler.clock import Clock
-from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType, within
+from scaler.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, KubeApi, Object, PatchType
 from scaler.kube.errors import KubeError, NotFoundError
 from scaler.names import WEBHOOK_SECRET
 from scaler.serve import certificates
@@ -33,8 +33,6 @@ SOON = 2.0
 """Seconds between two reads while there is no certificate."""
 PATIENCE = 8
 """Reads without a Secret until any replica makes it: the leader may have no webhook yet."""
-DEADLINE = 10.0
-"""Seconds for one request."""
 _LABELS = {"app.kubernetes.io/part-of": "mind-cluster-scaler"}
 _log = structlog.get_logger("webhook")
 
@@ -126,16 +124,14 @@ class CertificateFiles(ServerCertificate):
 
 
 class CertificateKeeper(ServerCertificate):
-    """The certificate in a Secret. API servers reach the webhook by `name`; `configurations` is the name of both
-    webhook configurations."""
+    """The certificate in a Secret, for the name by which API servers reach the webhook of these settings."""
 
-    def __init__(self, api: KubeApi, clock: Clock, *, namespace: str, configurations: str, name: str) -> None:
+    def __init__(self, api: KubeApi, clock: Clock, settings: Settings) -> None:
         super().__init__()
         self._api = api
         self._clock = clock
-        self._namespace = namespace
-        self._configurations = configurations
-        self._name = name
+        self._home, self._name = settings.lease_namespace, settings.webhook_name
+        self._configurations = settings.install
         self._keys: Keys | None = None
         self._missed = 0
 
@@ -182,7 +178,7 @@ class CertificateKeeper(ServerCertificate):
 
     async def _stored(self) -> Object | None:
         try:
-            return await within(DEADLINE, self._api.get(SECRETS, self._namespace, WEBHOOK_SECRET))
+            return await self._api.get(SECRETS, self._home, WEBHOOK_SECRET)
         except NotFoundError:
             return None
 
@@ -190,19 +186,18 @@ class CertificateKeeper(ServerCertificate):
         data = {name: _base64(value) for name, value in certificates.write(keys).items()}
         _log.info("webhook certificate written", name=WEBHOOK_SECRET, next=keys.coming is not None)
         if secret is not None:
-            sent = self._api.replace(SECRETS, self._namespace, WEBHOOK_SECRET, {**secret, "data": data})
+            await self._api.replace(SECRETS, self._home, WEBHOOK_SECRET, {**secret, "data": data})
         else:
-            metadata = {"name": WEBHOOK_SECRET, "namespace": self._namespace, "labels": _LABELS}
-            new = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls"}
-            sent = self._api.create(SECRETS, self._namespace, {**new, "data": data})
-        await within(DEADLINE, sent)
+            metadata = {"name": WEBHOOK_SECRET, "namespace": self._home, "labels": _LABELS}
+            new = SECRETS.object(metadata, type="kubernetes.io/tls", data=data)
+            await self._api.create(SECRETS, self._home, new)
 
     async def _trust(self, keys: Keys) -> str:
         """Write the certificate in use and the next one into our two webhook configurations; returns why not, or ""."""
         problems, name, bundle = [], self._configurations, _base64(keys.trusted)
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             try:
-                found = await within(DEADLINE, self._api.get(resource, None, name))
+                found = await self._api.get(resource, None, name)
                 patch: list[Object] = [
                     {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle}
                     for number, webhook in enumerate(found.get("webhooks") or [])
@@ -212,8 +207,7 @@ class CertificateKeeper(ServerCertificate):
                     version = found["metadata"]["resourceVersion"]
                     unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
                     _log.info("certificate trusted", kind=resource.kind, webhooks=len(patch))
-                    send = self._api.patch(resource, None, name, [unchanged, *patch], patch_type=PatchType.JSON)
-                    await within(DEADLINE, send)
+                    await self._api.patch(resource, None, name, [unchanged, *patch], patch_type=PatchType.JSON)
             except NotFoundError:
                 continue  # this configuration is not installed
             except KubeError as error:
@@ -226,8 +220,7 @@ def certificate_source(api: KubeApi, clock: Clock, settings: Settings) -> Server
     if settings.webhook_cert_file:
         certificate = Path(settings.webhook_cert_file)
         return CertificateFiles(certificate, Path(settings.webhook_key_file or certificate))
-    home, name = settings.lease_namespace, settings.webhook_name
-    return CertificateKeeper(api, clock, namespace=home, configurations=settings.install, name=name)
+    return CertificateKeeper(api, clock, settings)
 
 
 def _keys_of(secret: Object | None) -> Keys | None:

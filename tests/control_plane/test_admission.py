@@ -34,6 +34,7 @@ from scaler.report.metrics import Metrics
 from scaler.serve.reviews import answer_to, review_ascend_job, review_pod
 from scaler.serve.webhook import webhook_server
 from scaler.serve.webhook_certs import CertificateKeeper
+from scaler.settings import Settings
 from tests.control_plane.plane import ControlPlane, kubectl_path
 from tests.control_plane.programs import ControlPlaneError, free_ports
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler
@@ -327,8 +328,8 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
     await cluster.kubectl("apply", "-f", "-", text=configurations(rendered, 1))
     account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
     async with plane.client(account) as api:
-        home = {"namespace": NAMESPACE, "configurations": "mind-cluster-scaler"}
-        keeper = CertificateKeeper(api, wall_clock(), name="127.0.0.1", **home)
+        settings = Settings(lease_namespace=NAMESPACE, webhook_service="127.0.0.1")
+        keeper = CertificateKeeper(api, wall_clock(), settings)
         groups = {"rule": ("group0", "group1")}
         server = webhook_server(lambda _namespace, rule: groups.get(rule), Metrics())
         async with server.served("127.0.0.1", 0, lambda: keeper.context) as port:
