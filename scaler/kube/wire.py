@@ -191,18 +191,12 @@ class EventDecoder(Generic[T]):
                 return WatchEvent(type_, event.object, _version_of(event.object, line))
         except RecursionError:
             return _decode_other(await cut_off(line), TOO_DEEP)
-        except (msgspec.ValidationError, ValueError, OverflowError) as error:
-            if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
-                raise _no_event(line, error) from None
+        except _UNREADABLE as error:
             return _decode_other(line, str(error))
         return _decode_other(line, "")
 
 
 _OBJECT_EVENTS = {str(type_): type_ for type_ in EventType if type_ is not EventType.BOOKMARK}
-
-
-def _no_event(line: bytes, error: Exception) -> UnknownOutcomeError:
-    return UnknownOutcomeError(f"the watch sent no event: {error}: {line[:80]!r}")
 
 
 def _decode_other(line: bytes, trouble: str) -> WatchEvent[Any]:
@@ -214,16 +208,13 @@ def _decode_other(line: bytes, trouble: str) -> WatchEvent[Any]:
             raise _error(status.code or 500, status.reason or "", status)
         type_, refused = EventType(event.type), identified(event.object, trouble)
     except _UNREADABLE as error:
-        raise _no_event(line, error) from None
+        raise UnknownOutcomeError(f"the watch sent no event: {error}: {line[:80]!r}") from None
     return WatchEvent(type_, None, refused.resource_version, None if type_ is EventType.BOOKMARK else refused)
 
 
 def _version_of(found: Any, line: bytes) -> str:
     """metadata.resourceVersion of a decoded object; read from the line if the type does not declare it."""
-    if isinstance(found, dict):
-        version = (found.get("metadata") or {}).get("resourceVersion", "")
-    else:
-        version = getattr(getattr(found, "metadata", None), "resource_version", "")
+    version = getattr(getattr(found, "metadata", None), "resource_version", "")
     return str(version or identified(_decoder(_Event[msgspec.Raw]).decode(line).object, "").resource_version)
 
 

@@ -131,6 +131,11 @@ def test_an_event_whose_object_is_nested_too_deep_says_which_object_it_is() -> N
     assert event.refused.name == "odd"
 
 
+def test_an_event_with_metadata_of_another_shape_has_no_version() -> None:
+    event = run(EventDecoder(dict)(b'{"type":"ADDED","object":{"metadata":"text"}}'))
+    assert (event.object, event.resource_version) == ({"metadata": "text"}, "")
+
+
 def test_a_page_that_is_too_large_for_one_go_is_the_same_page(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = page(*(item(f"p{number}") for number in range(20)))
     at_once = run(decode_page(whole, PODS, dict))
