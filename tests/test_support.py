@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control_plane.build import ETCD, KWOK, LWS, PROMETHEUS, VERSIONS
+from tests.control_plane.build import ETCD, LWS, PROMETHEUS, VERSIONS
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/reference/support.md").read_text("utf-8")
@@ -37,7 +37,6 @@ def test_only_the_first_version_is_said_to_run_everything() -> None:
 def test_the_other_programs_are_those_that_are_built() -> None:
     said = {row[0]: row[1] for row in rows("Other programs that tests run")}
     assert said["etcd"] == ETCD.version
-    assert said["kwok"] == KWOK.version
     assert said["LeaderWorkerSet's manager"] == LWS.version
     major, minor, patch = said["Prometheus, promtool"].split(".")
     assert PROMETHEUS.version == f"0.{major}{int(minor):02d}.{patch}"

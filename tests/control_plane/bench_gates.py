@@ -40,7 +40,7 @@ async def released(api: KubeApi, name: str) -> bool:
 async def climbs(plane: ControlPlane, api: KubeApi, folder: Path, count: int) -> list[Climb]:
     """A service that loses its decode instance, has its second prefill instance taken back, and climbs again.
 
-    Every pod has a name of its own: kwok deletes by name, and late."""
+    Every pod has a name of its own."""
     service = f"gates{time.monotonic_ns() % 10**6}"
     p0 = f"{service}-p0"
     kubelet = Kubelet(api)

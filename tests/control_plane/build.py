@@ -73,7 +73,6 @@ class Project:
 
 
 ETCD = Project("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
-KWOK = Project("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
 LWS = Project(
     "lws", "sigs.k8s.io/lws", {"lws-manager": "sigs.k8s.io/lws/cmd"},
     {
@@ -117,11 +116,11 @@ def given_folder() -> Path | None:
 
 def binaries(version: str) -> Binaries:
     """The programs for one of VERSIONS, built now if need be. What the user's folder lacks is built: the assets of
-    envtest, for one, hold no kwok and no controller manager. Raises BuildError."""
+    envtest, for one, hold no controller manager. Raises BuildError."""
     given, found = given_folder(), {}
     if given is not None and not (given / "kube-apiserver").is_file():
         raise BuildError(f"there is no kube-apiserver in {given} (CONTROL_PLANE_BIN or KUBEBUILDER_ASSETS)")
-    for project in (KUBERNETES[version], ETCD, KWOK):
+    for project in (KUBERNETES[version], ETCD):
         for name in project.programs:
             found[name] = given / name if given and (given / name).is_file() else ensure(project) / name
     if given is not None:
@@ -264,7 +263,7 @@ def main() -> int:
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    print(f"etcd {ETCD.version}, kwok {KWOK.version}; {time.monotonic() - started:.1f} s")
+    print(f"etcd {ETCD.version}; {time.monotonic() - started:.1f} s")
     return 0
 
 

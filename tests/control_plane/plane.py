@@ -1,4 +1,4 @@
-"""A Kubernetes control plane of its own for a test: etcd, kube-apiserver, kube-controller-manager and kwok on loopback.
+"""A Kubernetes control plane of its own for a test: etcd, kube-apiserver, kube-controller-manager on loopback.
 
 `with ControlPlane(folder, binaries("1.35.3")) as plane:` is ready in seconds, with real RBAC. Users are `admin`, who
 may do everything, and any service account (`grant`). Nothing in it outlives it. Must not: know of the scaler."""
@@ -27,9 +27,9 @@ from scaler.sim.actors import objects
 from tests.control_plane import others
 from tests.control_plane.build import Binaries, binaries
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, certify, fetch, free_ports
+from tests.control_plane.releases import ROOT, environment
 
-_STAGES = Path(__file__).with_name("stages.yaml")
-_PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kwok")
+_PORTS = ("etcd", "etcd-peer", "kube-apiserver")
 _GARBAGE = {"GOGC": "400"}
 """Programs in Go collect garbage a quarter as often: a fifth less CPU time, 100 to 200 MB more of the API server."""
 
@@ -55,7 +55,7 @@ class PlaneOptions:
     """From bound to Running and Ready."""
     pod_stop: float = 0.2
     ports: dict[str, int] = field(default_factory=dict)
-    """Of etcd, etcd-peer, kube-apiserver, kwok; free ones where not given."""
+    """Of etcd, etcd-peer, kube-apiserver; free ones where not given."""
     apiserver_flags: Sequence[str] = ()
     manager_flags: Sequence[str] = ()
 
@@ -136,16 +136,14 @@ class ControlPlane:
         self.admin = self.kubeconfig("admin", self._admin_token)
         self._define()  # before the garbage collector starts: it learns of new kinds every 30 s only
         follows = (f"--kubeconfig={self.admin}", "--leader-elect=false", "--secure-port=0")
-        more = ("--use-service-account-credentials=false", *self.options.manager_flags)
-        self._launch("kube-controller-manager", [*follows, *more])
+        # The kubelets renew no leases: only a test makes a node not Ready.
+        more = ("--use-service-account-credentials=false", "--node-monitor-grace-period=24h")
+        self._launch("kube-controller-manager", [*follows, *more, *self.options.manager_flags])
         if self.options.scheduler:
             self._launch("kube-scheduler", follows)
-        address = f"127.0.0.1:{self._ports['kwok']}"
-        flags = [
-            f"--kubeconfig={self.admin}", f"--config={self.folder / 'stages.yaml'}", f"--server-address={address}",
-            "--manage-all-nodes=true", "--node-lease-duration-seconds=40",
-        ]  # fmt: skip
-        self._launch("kwok", flags).wait_for(lambda: answers_ok(f"http://{address}/healthz"))
+        times = (str(self.options.pod_start), str(self.options.pod_stop))
+        command = [sys.executable, "-m", "tests.control_plane.kubelets", self.admin, *times]
+        self._run(Program("kubelets", command, self.folder, environment(ROOT)))
         self._start_controllers()
 
     def _start_controllers(self) -> None:
@@ -188,9 +186,6 @@ class ControlPlane:
         certify(self.authority.parent)
         policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]}
         self._write("audit-policy.json", json.dumps({**policy, "rules": list(self.options.audit_rules)}))
-        stages = _STAGES.read_text()
-        stages = stages.replace("START_MILLISECONDS", str(round(self.options.pod_start * 1000)))
-        self._write("stages.yaml", stages.replace("STOP_MILLISECONDS", str(round(self.options.pod_stop * 1000))))
 
     def _write(self, name: str, text: str) -> Path:
         path = self.folder / name

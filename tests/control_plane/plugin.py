@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from scaler.sim.apiserver.crds import definitions
-from tests.control_plane.build import ETCD, KWOK, VERSIONS, binaries, given_folder
+from tests.control_plane.build import ETCD, VERSIONS, binaries, given_folder
 from tests.control_plane.others import GIVEN
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.parts import KUBERNETES
@@ -180,5 +180,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for given in GIVEN.values():
         terminalreporter.write_line(f"control plane: {given.name}: {given.source()}")
     folder = given_folder()
-    source = f"from {folder}" if folder else f"with etcd {ETCD.version}, kwok {KWOK.version}"
+    source = f"from {folder}" if folder else f"with etcd {ETCD.version}"
     terminalreporter.write_line(f"control plane: {source}")

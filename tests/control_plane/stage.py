@@ -1,6 +1,7 @@
 """What the tests of the scaler do on a real API server: nodes, stand-ins, a service's manifests, and looking at it.
 
-The stand-ins are those of the simulation, which speak nothing but KubeApi; kwok is the kubelet. Must not: judge."""
+The stand-ins are those of the simulation, which speak nothing but KubeApi; kubelets are a process of the control
+plane. Must not: judge."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_binaries_of_the_user_win(pretend: Pretend, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(folder))
     found = build.binaries("1.35.3")
     assert (found.version, found.programs["kube-apiserver"]) == ("1.33.1", folder / "kube-apiserver")
-    assert found.programs["kwok"].parent.parent == build.cache_folder()
+    assert found.programs["etcd"].parent.parent == build.cache_folder()
 
 
 def test_a_folder_without_an_api_server_is_an_error(pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:

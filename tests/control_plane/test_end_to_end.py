@@ -1,8 +1,8 @@
 """The scenarios of the simulation and the services of MindIE Motor on a real API server, run by the real binary.
 
 Time is compressed: every duration of the scenario, of the stand-ins and of the scaler's own patience is divided by one
-factor. kwok is the kubelet, the controller manager looks after nodes and garbage; scheduler, fault actor and MindIE
-Controller are the simulation's."""
+factor. The controller manager looks after nodes and garbage; kubelets, scheduler, fault actor and MindIE Controller are
+the simulation's."""
 
 from __future__ import annotations
 

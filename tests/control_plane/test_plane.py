@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from scaler.kube.api import NAMESPACES, PODS
+from scaler.sim.actors.nodes import NodeSpec, add_node
 from tests.control_plane.build import VERSIONS, Binaries, binaries
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.programs import ControlPlaneError, Program
@@ -45,11 +46,11 @@ async def test_the_data_outlives_a_restart_of_the_api_server(plane: ControlPlane
 
 
 async def test_a_pod_on_a_fake_node_runs_and_goes(plane: ControlPlane) -> None:
-    plane.kubectl("create", "-f", "-", text=_FAKE_NODE)
-    plane.kubectl("create", "-f", "-", text=_BOUND_POD)
-    plane.kubectl("wait", "--for=condition=Ready", "pod/bound", "--timeout=30s")
-    plane.kubectl("delete", "pod", "bound", "--timeout=30s")
     async with plane.client() as api:
+        await add_node(api, NodeSpec("fake-0"))
+        plane.kubectl("create", "-f", "-", text=_BOUND_POD)
+        plane.kubectl("wait", "--for=condition=Ready", "pod/bound", "--timeout=30s")
+        plane.kubectl("delete", "pod", "bound", "--timeout=30s")
         assert (await api.list(PODS, "default")).items == []
 
 
@@ -104,11 +105,6 @@ def _ends(pid: int) -> bool:
     return False
 
 
-_FAKE_NODE = """
-apiVersion: v1
-kind: Node
-metadata: {name: fake-0, annotations: {kwok.x-k8s.io/node: fake}}
-"""
 _BOUND_POD = """
 apiVersion: v1
 kind: Pod

@@ -282,7 +282,7 @@ async def test_every_command_of_the_page_runs_and_ends_at_the_release_before(
         run("rollout", "status", "-n", NAMESPACE, "deployment/mind-cluster-scaler")
         await stage.api.create(
             LEASES, NAMESPACE, {"metadata": {"name": ACCOUNT}}
-        )  # nobody runs: kwok plays the kubelet
+        )  # nobody runs: the kubelets are stand-ins
         commands = _commands(ROOT / "docs" / "howto" / "upgrade.md")
         assert len(commands) > 10
         for program, *words in commands:

@@ -144,7 +144,8 @@ class Kubelet(StandIn):
         if stage == "stopping":
             await self.end(pod, grace=0)
         else:
-            status = running_status(pod, now=self._clock.now(), ready=stage.startswith("running"))
+            at_once = not max(self._timings.ready)
+            status = running_status(pod, now=self._clock.now(), ready=at_once or stage.startswith("running"))
             await self.attempt(write_status(self.api, pod, status))
         return None
 
