@@ -88,16 +88,13 @@ PROMETHEUS = Project(
     tags="remove_all_sd",
 )
 """Finds targets in its configuration alone. Version 3.x of the program is 0.3xx of the module."""
-HELM = {
-    major: Project(f"helm-{major}", f"helm.sh/helm/v{major}", {"helm": f"helm.sh/helm/v{major}/cmd/helm"})
-    for major in (3, 4)
-}
-"""Helm by its major version, both of which people use."""
+HELM = Project("helm", "helm.sh/helm/v4", {f"helm-{major}": f"helm.sh/helm/v{major}/cmd/helm" for major in (3, 4)})
+"""Both that people use, on the same libraries: they are compiled once."""
 KUBERNETES = {
     version: Project(f"kubernetes-{version.rpartition('.')[0]}", "k8s.io/kubernetes", _KUBERNETES)
     for version in VERSIONS
 }
-_OTHERS = {project.module: project for project in (LWS, PROMETHEUS, *HELM.values())}
+_OTHERS = {project.module: project for project in (LWS, PROMETHEUS, HELM)}
 """What is built by name, beside versions of Kubernetes."""
 
 
