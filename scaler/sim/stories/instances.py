@@ -170,4 +170,6 @@ def instance_of(pod: Object, sizes: Mapping[str, int]) -> tuple[str, int]:
 
 
 def _number(text: str | None, default: int) -> int:
-    return int(text) if text and text.isascii() and text.isdecimal() else default
+    if not text or len(text) > 9:  # whoever makes a pod may write thousands of digits
+        return default
+    return int(text) if text.isascii() and text.isdecimal() else default
