@@ -12,9 +12,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (20_045, 14_000),
+    "controller": (19_785, 14_000),
     "simulation": (9_140, 9_000),
-    "test helpers": (11_930, 9_000),
+    "test helpers": (11_870, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.

@@ -142,7 +142,7 @@ class ControlPlane:
         if self.options.scheduler:
             self._launch("kube-scheduler", follows)
         times = (str(self.options.pod_start), str(self.options.pod_stop))
-        command = [sys.executable, "-m", "tests.control_plane.kubelets", self.admin, *times]
+        command = [sys.executable, "-m", "tests.control_plane.kubelets", str(self.admin), *times]
         self._run(Program("kubelets", command, self.folder, environment(ROOT)))
         self._start_controllers()
 
