@@ -185,7 +185,7 @@ class Reflector(Generic[T, R]):
             if not token:
                 self._look_back(page.resource_version)
                 restores = self._watched.history.restores
-            self._compare(page.items)
+            self._compare(page.items, version_of(page.resource_version))
             for item in page.items:
                 if self._take_in(item):
                     names.add(_identity(item)[:2])
@@ -240,16 +240,17 @@ class Reflector(Generic[T, R]):
                 self._watched.history.restored()
         self._store.rewind(self._scope)
 
-    def _compare(self, items: Sequence[Any]) -> None:
+    def _compare(self, items: Sequence[Any], listed: int) -> None:
         """A list that is as new as all that was seen and shows an object older than that: the cluster went back, and
-        its versions have caught up since. Once that is known, what is known of objects proves nothing."""
+        its versions have caught up since. Once that is known, what is known of objects proves nothing. Nor does an
+        answer to a write or a look of our own that is newer than version `listed` of the list."""
         if self._restores != self._watched.history.restores:
             return
         for item in items:
             namespace, name, _ = _identity(item)
             known = self._store.get(namespace, name)
             version = version_of(item.metadata.resource_version)
-            if known is not None and 0 < version < version_of(known.resource_version):
+            if known is not None and 0 < version < version_of(known.resource_version) <= listed:
                 words = f"{namespace}/{name} is older than it was, in a list that is not"
                 _log.warning("the cluster was restored", **self._where, why=words)
                 self._watched.history.restored()

@@ -226,6 +226,28 @@ def test_a_list_after_one_that_was_refused_is_right_whatever_is_known_and_tells_
     assert "the cluster was restored" in [line["event"] for line in logs]
 
 
+def test_an_answer_to_a_write_that_is_newer_than_a_list_under_way_is_no_sign_of_a_restore() -> None:
+    async def main() -> tuple[Played, ScriptedApi]:
+        lists = [page(10, thing("a", 9)), page(20, more="more"), page(20, thing("a", 9))]
+        api = ScriptedApi(lists, [[EXPIRED], [HANG]])
+        played = Played(api, None)
+        task = asyncio.create_task(played.informer.run())
+        while "list more" not in api.verbs():
+            await asyncio.sleep(0)
+            if api.verbs().count("list") == 2:  # version 20 is what is listed, and an object was written at 21
+                played.store.apply(Record("ns", "a", "uid-a", "21"))
+        await asyncio.sleep(50.0)
+        task.cancel()
+        await asyncio.wait({task})
+        return played, api
+
+    with capture_logs() as logs:
+        played, api = run(main())
+    assert played.names == ["a@21"]
+    assert api.verbs() == ["list", "watch 10", "list", "list more", "watch 20"]
+    assert "the cluster was restored" not in [line["event"] for line in logs]
+
+
 def test_a_kind_that_is_defined_and_not_served_for_a_moment_is_waited_for() -> None:
     async def story() -> bool:
         missing = status_error(404, "NotFound", "404 page not found")
