@@ -62,6 +62,10 @@ class Store(Generic[R]):
         self._seen[namespace] = 0
         self.version = 0
 
+    def covers(self, namespace: str) -> bool:
+        """Whether what is not known in this namespace is not there, once everything was listed."""
+        return None in self._seen or namespace in self._seen
+
     def seen(self, namespace: str | None) -> int:
         """How far this scope has been seen."""
         return self._seen[namespace]

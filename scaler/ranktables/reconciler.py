@@ -72,7 +72,7 @@ class RankTableReconciler:
         for config_map in self._cache.config_maps.values() if not self._elsewhere() else ():
             name = config_map.namespace, config_map.name.removeprefix(RANK_TABLE_PREFIX)
             served = config_map.table_map is not None and RULE_LABEL in config_map.table_map.labels
-            if served and self._cache.jobs.get(*name) is None:
+            if served and self._cache.jobs.covers(name[0]) and self._cache.jobs.get(*name) is None:
                 self._outbox.mark(name)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._outbox.run())

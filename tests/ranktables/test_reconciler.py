@@ -15,6 +15,7 @@ from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, PODS, Object, PatchType
 from scaler.kube.errors import UnknownOutcomeError, status_error
 from scaler.ranktables.table import INITIALIZING
 from scaler.sim.apiserver.client import Interceptor, Request
+from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
 from tests.faults import Fault, Faults, Rule
 from tests.jobs import NAMESPACE, job, rule_config_map, rule_document
@@ -295,6 +296,20 @@ def test_a_table_whose_job_went_while_no_scaler_ran_is_withdrawn_at_the_start() 
             assert data(again)["hccl.json"] == INITIALIZING.text
             assert writes(again)[-1:] == [f"patch configmaps {NAME}"]
             assert not any("training" in write for write in again.writes())
+
+    run(story())
+
+
+def test_a_table_whose_job_this_install_does_not_watch_is_left_alone() -> None:
+    async def story() -> None:
+        there = rings('{"status":"completed"}')
+        there["metadata"]["labels"]["mind-cluster/scaling-rule"] = "rule"
+        there["metadata"]["namespace"] = "scaler-home"
+        cluster = SimCluster(Clock(START))
+        cluster.apply([there], "scaler-home")
+        async with rig(RULE, cluster=cluster, lease_namespace="scaler-home", namespaces=(NAMESPACE,)) as on:
+            await on.settle()
+            assert writes(on) == []
 
     run(story())
 
