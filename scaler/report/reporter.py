@@ -81,8 +81,8 @@ class Reporter:
         self._reports: dict[ServiceKey, ServiceReport] = {}
         self._last_valid: dict[Name, LastValid | None] = {}
         """Of the rules that some job names, as of the newest report."""
-        self._events: set[Event] = set()
-        """Those that wait."""
+        self._events: set[Event | _Warned] = set()
+        """Those that wait, and what may become one."""
         self._running = False
 
     async def run(self) -> None:
@@ -193,10 +193,13 @@ class Reporter:
                 subjects.append(Subject(ELASTIC_SERVICES, key.namespace, key.rule))
                 if note.warning in OF_RULE:
                     subjects.append(Subject(CONFIG_MAPS, key.namespace, key.rule, report.rule_uid))
-            for subject in subjects if note not in before else ():
+            for subject in subjects if note not in before and not self._silent else ():
+                if self._is_full():
+                    continue
                 about_service = subject.resource == ELASTIC_SERVICES  # its object is looked up later
                 delay = PATIENCE if note.warning in PASSING else INTERVAL if about_service else 0.0
                 due = _Due(self._write_warning, (key, note, subject), subject.namespace, subject.name)
+                self._events.add((key, note, subject))
                 self._outbox.mark(due, delay=delay)
 
     def _lasting(self, key: ServiceKey, note: Note, subject: Subject) -> Event | None:
@@ -213,15 +216,21 @@ class Reporter:
 
     def _mark_event(self, event: Event) -> None:
         """Mark an event that is neither repeated nor one of too many."""
-        if self._silent:
+        if self._silent or self._is_full():
             return
-        full = len(self._events) >= MAX_EVENTS_WAITING
-        objection = "overflow" if full else self._filter.objection(event, self._clock.now())
+        objection = self._filter.objection(event, self._clock.now())
         if not objection:
             self._events.add(event)
             self._outbox.mark(_Due(self._write_event, event, event.subject.namespace, event.subject.name))
         elif objection != "repeated":
             self._metrics.reports_dropped.labels("event", objection).inc()
+
+    def _is_full(self) -> bool:
+        """Whether so many events wait that this one is dropped."""
+        full = len(self._events) >= MAX_EVENTS_WAITING
+        if full:
+            self._metrics.reports_dropped.labels("event", "overflow").inc()
+        return full
 
     def _mark_status(self, key: ServiceKey) -> None:
         """Mark the ElasticService. Jobs that name no rule have none: their conditions and events are complete."""
@@ -311,6 +320,7 @@ class Reporter:
         self._events.discard(event)
 
     async def _write_warning(self, of: _Warned) -> None:
+        self._events.discard(of)
         event = self._lasting(*of)
         if event is not None:
             self._mark_event(event)

@@ -25,6 +25,7 @@ from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.kube.outbox import PARALLEL, PARALLEL_OF_ONE
 from scaler.kube.writer import Writer
 from scaler.names import GROUP_LABEL, RULE_LABEL
+from scaler.report import reporter
 from scaler.report.elastic_services import StatusWriter
 from scaler.report.events import Filter
 from scaler.report.metrics import Metrics
@@ -433,6 +434,20 @@ async def test_a_flapping_job_cannot_flood_the_cluster_with_events(on: Stage) ->
     await on.note(*[moment for each in broken for moment in (each, service("1P", "p0 Running"))], pause=0.5)
     assert len(on.events) <= 27
     assert b'scaler_reports_dropped_total{cause="spam",kind="event"}' in on.metrics.render()
+
+
+@on_stage("p0")
+async def test_no_more_events_wait_than_there_is_room_for_however_often_warnings_change(on: Stage) -> None:
+    on.line.seconds = 30.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reporter, "MAX_EVENTS_WAITING", 10)
+        for number in range(40):
+            problem = RuleProblem(Warning.RULE_INVALID, f"line {number}: no comma")
+            on.reporter.note(on.report(service("1P", "p0 Running", problem=problem), rule_uid="uid-rule"))
+            await asyncio.sleep(0.5)
+        assert len(on.reporter._outbox._waiting) < 20
+    on.line.seconds = 0.0
+    assert b'scaler_reports_dropped_total{cause="overflow",kind="event"}' in on.metrics.render()
 
 
 @on_stage(*(f"p{number}" for number in range(12)))
