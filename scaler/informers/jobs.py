@@ -146,8 +146,14 @@ def volcano_job_record(obj: JobObject) -> JobRecord | None:
     return JobRecord(*meta.identity, job, kind="Job", needs=needs, priority_class=priority_class)
 
 
+class _Labels(msgspec.Struct, frozen=True, gc=False):
+    """No API server has checked the other metadata of a template."""
+
+    labels: dict[str, str] = {}
+
+
 class _Template(msgspec.Struct, frozen=True, gc=False):
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    metadata: _Labels = _Labels()
 
 
 class _Task(msgspec.Struct, frozen=True, gc=False):

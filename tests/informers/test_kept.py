@@ -78,7 +78,7 @@ def test_a_job_whose_status_is_too_large_is_refused_and_its_status_left_alone() 
 
 
 def test_a_volcano_job_that_is_too_large_is_refused_and_known_by_its_labels() -> None:
-    pod = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"args": [LARGE]}]}}
+    pod = {"metadata": {"labels": LABELS, "annotations": None}, "spec": {"containers": [{"args": [LARGE]}]}}
     tasks = [{"name": "t", "replicas": 2, "template": pod}]
     made = {"metadata": {"name": "v", "namespace": "n", "uid": "u"}, "spec": {"tasks": tasks}}
     record = volcano_job_record(msgspec.json.decode(msgspec.json.encode(made), type=JobObject))
