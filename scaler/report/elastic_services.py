@@ -146,6 +146,7 @@ class StatusWriter:
         if record is not None and record.replicas != report.service.replicas:
             generation = before.get("observedGeneration", 0)  # no decision has seen this generation yet
         status = status_of(report, before, self._clock.timestamp(), generation=generation)
+        uid = last.uid
         if status != current:
             self._last_written[key] = last  # the object of events that are due meanwhile
             try:
@@ -153,7 +154,8 @@ class StatusWriter:
             except BaseException:
                 self._last_written[key] = msgspec.structs.replace(last, uid="")  # the status is unknown
                 raise
-        self._last_written[key] = _LastWritten(last.name, last.uid, zlib.compress(msgspec.json.encode(status), 1))
+            uid = uid if self._last_written.get(key) is last else ""  # `changed` heard of it before the answer came
+        self._last_written[key] = _LastWritten(last.name, uid, zlib.compress(msgspec.json.encode(status), 1))
         return [
             Event(last.subject(key), str(reason), message, reason in WARNINGS)
             for reason, message in service_events(before, status)

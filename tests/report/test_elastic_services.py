@@ -28,6 +28,7 @@ from scaler.report.elastic_services import names_of, valid_status
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
+from tests.faults import Fault, Faults, Rule
 from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import START, Rig, controller, rig
 
@@ -239,6 +240,23 @@ def test_thousands_that_a_tenant_made_cost_others_nothing() -> None:
             assert on.said()["reason"] == "WaitingForScheduler"
             await on.settle(30)
             assert len(on.cluster.peek(ELASTIC_SERVICES, "flood")) == 1000
+
+    run(play())
+
+
+def test_one_that_is_deleted_before_the_answer_to_its_status_comes_is_made_again() -> None:
+    async def play() -> None:
+        slow = Faults(
+            Clock(START), Rule(fault=Fault.SLOW_ANSWER, verbs=("patch",), kinds=("ElasticService",), seconds=3)
+        )
+        async with rig(*SERVICE) as on:
+            await on.settle(10)
+        async with rig(cluster=on.cluster, interceptor=slow) as again:
+            await again.start("p0", "d0")
+            await again.settle(1)
+            await again.cluster.delete(ELASTIC_SERVICES, NAMESPACE, "rule-mindie")
+            await again.settle(60)
+            assert list(all_of(again)) == ["rule-mindie"]
 
     run(play())
 
