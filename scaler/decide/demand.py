@@ -182,19 +182,11 @@ class Demand:
 
     @cached_property
     def jobs(self) -> str:
-        """Fingerprint of the jobs and the rule, as far as they are read; "" while no decision depends on it. Where
-        others make the pods, the uid of the owner stands for the instance: a new pod is a new instance."""
+        """Fingerprint of the jobs and the rule, as far as they are read; "" while no decision depends on it."""
         moves = self.minimum or self.hands or self.irrevocable or not self.serves
         if self.target is None or self.paused or not (moves or self.seen.jobs):
             return ""
-        jobs = {
-            f"({(i.uid if i.made_by_us or not i.owner else i.owner)!r}, {i.generation}, {i.revision!r}, {i.group!r}, "
-            f"{i.expected}, {_digest(i.needs)})"
-            for i in self.service.instances
-            if not i.owner_deleting
-        }
-        parts = (sorted(jobs), self.service.rule, self.service.options)
-        return blake2s(msgspec.json.encode(parts), digest_size=8).hexdigest()
+        return blake2s(msgspec.json.encode(asked_of(self.service)), digest_size=8).hexdigest()
 
     def largest(self, group: str) -> int:
         """Instances of the group in the largest ratio that has enough live instances."""
@@ -202,6 +194,18 @@ class Demand:
         if rule is None or self.target is None:
             return 0
         return rule.ratios[min(self.target.unreachable, len(rule.ratios) - 1)].of(group)
+
+
+def asked_of(service: Service) -> tuple[object, ...]:
+    """What people ask for: the jobs and the rule, as far as they are read. Where others make the pods, the uid of the
+    owner stands for the instance: a new pod is a new instance."""
+    jobs = {
+        f"({(i.uid if i.made_by_us or not i.owner else i.owner)!r}, {i.generation}, {i.revision!r}, {i.group!r}, "
+        f"{i.expected}, {_digest(i.needs)})"
+        for i in service.instances
+        if not i.owner_deleting
+    }
+    return sorted(jobs), service.rule, service.options
 
 
 def _candidates(group: Group, now: float, policy: Policy) -> list[Member]:

@@ -12,7 +12,7 @@ from operator import is_not
 
 import msgspec
 
-from scaler.decide.demand import Demand
+from scaler.decide.demand import Demand, asked_of
 from scaler.decide.memory import Memory, ServiceMemory
 from scaler.decide.node_classes import Requests
 from scaler.decide.world import Note, Plan, Policy, Service, ServiceKey, Warning, World
@@ -195,7 +195,7 @@ class Demands:
         if before is not None:
             demand = before.demand
             in_time = not before.until or world.now < before.until
-            if before.failed is not None and before.weighed and in_time:
+            if before.failed is not None and before.weighed and in_time and _asks_the_same(service, demand.service):
                 return before  # to find out again which of those that share nodes fails would cost much
             if demand.service is service and in_time:
                 if demand.seen is seen and demand.memory is seen:
@@ -227,6 +227,12 @@ class Demands:
             self.until[at] = known.until
         else:
             self.until.pop(at, None)
+
+
+def _asks_the_same(service: Service, before: Service) -> bool:
+    """Whether people changed nothing of the service since: its jobs, its rule, `spec.replicas`."""
+    same = service is before or asked_of(service) == asked_of(before)
+    return same and service.replicas == before.replicas
 
 
 def _weighs(world: World) -> bool:

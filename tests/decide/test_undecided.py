@@ -13,7 +13,7 @@ from scaler.decide.decide import DecisionCache, decide, decide_alone
 from scaler.decide.demand import Demand
 from scaler.decide.demands import PAUSE, why_not_decided
 from scaler.decide.plan import plan_of
-from scaler.decide.world import Decision, ServiceKey, World
+from scaler.decide.world import Decision, Service, ServiceKey, World
 from tests.builders import doings, on_nodes, service, world
 
 NODES = "a:8x4 b:8x3"
@@ -56,6 +56,12 @@ def in_the_weighing(patch: pytest.MonkeyPatch) -> None:
 
 def undecided(made: Decision) -> set[str]:
     return {plan.key.job_id for plan in made.plans if why_not_decided(plan)}
+
+
+def instead(seen: World, other: Service) -> World:
+    """The world with this service in place of the one with its key."""
+    services = tuple(other if each.key == other.key else each for each in seen.services)
+    return msgspec.structs.replace(seen, services=services)
 
 
 def five() -> World:
@@ -104,18 +110,34 @@ def test_services_that_decide_alone_are_apart_anyway(monkeypatch: pytest.MonkeyP
     assert [len(plan.actions) for plan in later.plans] == [1, 1]
 
 
-def test_who_changes_is_looked_at_again_at_once_and_weighed_again_after_the_pause(
+@pytest.mark.parametrize("fault", [in_a_look, in_the_plan, in_the_weighing])
+@pytest.mark.parametrize(
+    "mended",
+    [on_nodes("1P", "p0@a -, p1@a -", name="bad"), on_nodes("2P > 1P", "p0@a -", name="bad"),
+     on_nodes("1P", "p0@a -", name="bad", replicas=0)],
+    ids=["another job", "another rule", "fewer replicas"],
+)  # fmt: skip
+def test_what_people_change_is_taken_up_at_once(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[..., None], mended: Service
+) -> None:
+    cache, start = DecisionCache(), five()
+    with monkeypatch.context() as patch:
+        fault(patch)
+        made = decide(start, cache)
+    changed = decide(msgspec.structs.replace(instead(start, mended), memory=made.memory), cache)
+    assert undecided(changed) == set()
+
+
+def test_who_changes_by_itself_is_looked_at_again_at_once_and_weighed_again_after_the_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for fault, still in ((in_a_look, set[str]()), (in_the_weighing, {"bad"})):
+    for fault, still in ((in_a_look, set[str]()), (in_the_plan, {"bad"}), (in_the_weighing, {"bad"})):
         cache, start = DecisionCache(), five()
         with monkeypatch.context() as patch:
             fault(patch)
             made = decide(start, cache)
-        at = [each.key.job_id for each in start.services].index("bad")
-        other = on_nodes("1P", "p0@a -, p1@a -", name="bad")
-        services = (*start.services[:at], other, *start.services[at + 1 :])
-        changed = decide(msgspec.structs.replace(start, services=services, memory=made.memory), cache)
+        bound = on_nodes("1P", "p0@a a0*", name="bad")
+        changed = decide(msgspec.structs.replace(instead(start, bound), memory=made.memory), cache)
         assert undecided(changed) == still
 
 
