@@ -117,14 +117,18 @@ class _Pass:
         demands = self.demands
         unchanged = {at for part in self.cache.parts.values() for at in part.drafts}
         for at in {*self.changed, *self.drafts, *(demands.drafted - unchanged)}:
-            known, draft = demands.all[at], self.drafts.get(at)
-            plan_inputs = draft.plan_inputs if draft is not None and any(draft.plan_inputs) else None
-            if known.plan_inputs != plan_inputs and (made := self._attempt(at, plan_of, draft or Draft(known.demand))):
-                known.plan_inputs = plan_inputs
-                (demands.drafted.add if known.weighed and plan_inputs is not None else demands.drafted.discard)(at)
-                if known.plan != made:
-                    known.plan = demands.plans[at] = made
-        return tuple(self.demands.plans)
+            self._plan(at, self.drafts.get(at))
+        return tuple(demands.plans)
+
+    def _plan(self, at: int, draft: Draft | None) -> None:
+        """Make the plan of one service anew, unless all that it depends on is as it was."""
+        demands, known = self.demands, self.demands.all[at]
+        plan_inputs = draft.plan_inputs if draft is not None and any(draft.plan_inputs) else None
+        if known.plan_inputs != plan_inputs and (made := self._attempt(at, plan_of, draft or Draft(known.demand))):
+            known.plan_inputs = plan_inputs
+            (demands.drafted.add if known.weighed and plan_inputs is not None else demands.drafted.discard)(at)
+            if known.plan != made:
+                known.plan = demands.plans[at] = made
 
     def _first(self, moments: Iterable[float]) -> float:
         return min((moment for moment in moments if moment > self.world.now), default=0.0)
@@ -164,16 +168,24 @@ class _Pass:
         return self.probing, binds
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
-        """Arbitrate a part without the services at which arbitration fails. If these are many, without any service."""
-        demands = self.demands
+        """Arbitrate a part without the services at which that or their plan fails: nobody is evicted for them either.
+        If arbitration fails at many services, without any service."""
+        demands, probing = self.demands, self.probing
         while active:
+            self.probing = probing
             try:
-                return self._arbitrate(number, active)
+                part = self._arbitrate(number, active)
             except Exception as error:
                 many = sum(demands.all[at].failed is not None for at in self._positions[number]) >= MOST_FAILING
                 failing = active if many else [first_failing(active, partial(self._arbitrate, number))]
                 demands.leave_out(failing, error, self.world.now)
-                active = [at for at in active if at not in failing]
+            else:
+                for at, draft in part.drafts.items():
+                    self._plan(at, draft)
+                if all(demands.all[at].failed is None for at in part.drafts):
+                    return part
+            active = [at for at in active if demands.all[at].failed is None]
+        self.probing = probing
         return self._part({}, [], self._inputs(heeds_binds=False), ())
 
     def _arbitrate(self, number: int, active: Sequence[int]) -> _Part:

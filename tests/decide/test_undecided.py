@@ -141,6 +141,16 @@ def test_who_changes_by_itself_is_looked_at_again_at_once_and_weighed_again_afte
         assert undecided(changed) == still
 
 
+def test_nobody_is_evicted_for_a_service_without_a_plan_and_it_has_had_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_the_plan(monkeypatch)
+    runs = on_nodes("2P > 1P", "p0 a0, p1 a1", name="a")
+    made = decide(world(runs, on_nodes("1P", "p0 -", name="bad", priority=1), nodes="a:8x2"))
+    assert (undecided(made), doings(made)) == ({"bad"}, {})
+    made = decide(world(runs, on_nodes("1P", "p0 -", name="bad"), nodes="a:8x3"))
+    assert (undecided(made), doings(made)) == ({"bad"}, {})
+    assert not any(of.turn_since for of in made.memory.services.values())
+
+
 def test_a_fault_that_is_about_no_service_leaves_the_part_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> None:
         raise OverflowError("too many nodes")
