@@ -10,7 +10,19 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from types import UnionType
 
 from scaler.decide.invariants import violations
-from scaler.decide.world import NOBODY, Admit, Complete, Decision, Evict, Instance, Plan, Preempt, Service, World
+from scaler.decide.world import (
+    NOBODY,
+    Admit,
+    Complete,
+    Decision,
+    Evict,
+    Instance,
+    Plan,
+    Preempt,
+    Revoke,
+    Service,
+    World,
+)
 from scaler.rules.rule import Trade
 from tests.chaos.witness import Witness
 from tests.chaos.writes import Writes
@@ -36,6 +48,7 @@ class Decisions:
         for found in (*violations(world, decision), *wrong(world, decision)):
             self._witness.fail(f"{life}: {found}")
         for plan in decision.plans:
+            self._writes.released -= _ordered(plan, Revoke | Evict)  # what comes back under its name is held anew
             self._writes.released |= _ordered(plan, Admit | Complete)
             self._writes.evicted |= _ordered(plan, Evict)
             if plan.actions:
