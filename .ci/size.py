@@ -14,7 +14,7 @@ LIMITS = {
     # what: (limit, target)
     "controller": (19_830, 14_000),
     "simulation": (9_140, 9_000),
-    "test helpers": (11_900, 9_000),
+    "test helpers": (11_890, 9_000),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.

@@ -81,7 +81,7 @@ class RankTableReconciler:
 
     def on_instance(self, change: ServiceChanged) -> None:
         """Mark the instance. Without leadership nothing is marked: `run` begins with all jobs."""
-        if self._running:
+        if self._running and change.uid:
             self._looks.mark(change.uid)
 
     async def _look(self, uid: str) -> None:

@@ -194,7 +194,7 @@ class Reporter:
                 if note.warning in OF_RULE:
                     subjects.append(Subject(CONFIG_MAPS, key.namespace, key.rule, report.rule_uid))
             for subject in subjects if note not in before and not self._silent else ():
-                if self._is_full():
+                if self._overflows():
                     continue
                 about_service = subject.resource == ELASTIC_SERVICES  # its object is looked up later
                 delay = PATIENCE if note.warning in PASSING else INTERVAL if about_service else 0.0
@@ -216,7 +216,7 @@ class Reporter:
 
     def _mark_event(self, event: Event) -> None:
         """Mark an event that is neither repeated nor one of too many."""
-        if self._silent or self._is_full():
+        if self._silent or self._overflows():
             return
         objection = self._filter.objection(event, self._clock.now())
         if not objection:
@@ -225,8 +225,8 @@ class Reporter:
         elif objection != "repeated":
             self._metrics.reports_dropped.labels("event", objection).inc()
 
-    def _is_full(self) -> bool:
-        """Whether so many events wait that this one is dropped."""
+    def _overflows(self) -> bool:
+        """Whether so many events wait that one more is dropped; if so, it is counted as dropped."""
         full = len(self._events) >= MAX_EVENTS_WAITING
         if full:
             self._metrics.reports_dropped.labels("event", "overflow").inc()

@@ -58,7 +58,7 @@ class Writes:
         self.last_action = 0.0
         """When a life last made or removed an object of an instance."""
         self.released: set[str] = set()
-        """uid and name of every instance that a decision admits or completes: its pods may lose our gate (S1)."""
+        """uid and name of what is admitted or completed, until it is taken back: its pods may lose our gate (S1)."""
         self.evicted: set[str] = set()
         """The same of what some decision evicts: its pods may be deleted though bound (3b.4)."""
         self.witness = witness

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,8 +49,8 @@ class Project:
     tags: str = ""
     """For the build, with commas."""
     compiler: tuple[str, ...] = ("all=-dwarf=false -l",)
-    """Its flags, by pattern. Without data for debuggers and inlining (-l) it takes two thirds of the time. What is busy
-    in tests is inlined, because it needs half as much CPU again without."""
+    """Its flags, by pattern: no data for debuggers, and no inlining (-l) but in what is busy in tests. What that saves
+    and costs was measured: docs/reference/tests.md."""
 
     @property
     def folder(self) -> Path:
@@ -123,24 +122,16 @@ def given_folder() -> Path | None:
     return Path(name) if name else None
 
 
-def _lacking(version: str) -> list[Project]:
-    """What is built for one of VERSIONS: what the user's folder lacks. The assets of envtest, for one, hold no
-    controller manager."""
-    given, projects = given_folder(), [KUBERNETES[version], ETCD]
-    if given is None:
-        return projects
-    if not (given / "kube-apiserver").is_file():
-        raise BuildError(f"there is no kube-apiserver in {given} (CONTROL_PLANE_BIN or KUBEBUILDER_ASSETS)")
-    return [project for project in projects if not all((given / name).is_file() for name in project.programs)]
-
-
 def binaries(version: str) -> Binaries:
-    """The programs for one of VERSIONS, built now if need be; those in the user's folder win. Raises BuildError."""
-    found = {name: ensure(project) / name for project in _lacking(version) for name in project.programs}
-    given = given_folder()
+    """The programs for one of VERSIONS, built now if need be. What the user's folder lacks is built: the assets of
+    envtest, for one, hold no controller manager. Raises BuildError."""
+    given, found = given_folder(), {}
+    if given is not None and not (given / "kube-apiserver").is_file():
+        raise BuildError(f"there is no kube-apiserver in {given} (CONTROL_PLANE_BIN or KUBEBUILDER_ASSETS)")
+    for project in (KUBERNETES[version], ETCD):
+        for name in project.programs:
+            found[name] = given / name if given and (given / name).is_file() else ensure(project) / name
     if given is not None:
-        names = (name for project in (KUBERNETES[version], ETCD) for name in project.programs)
-        found |= {name: given / name for name in names if (given / name).is_file()}
         version = _said([found["kube-apiserver"], "--version"]).stdout.strip().removeprefix("Kubernetes v")
     return Binaries(version, found)
 
@@ -220,7 +211,7 @@ def _build(project: Project, toolchain: Toolchain, folder: Path, log: Path) -> N
                     f"`go env GOPROXY` names must be reachable. The end of {log}:\n{_tail(log.read_text())}"
                 )
         _copy_files(project, toolchain, folder)
-    sys.stderr.write(f"Built {', '.join(project.programs)} in {time.monotonic() - started:.0f} s\n")
+    sys.stderr.write(f"Built in {time.monotonic() - started:.0f} s\n")
 
 
 def _said(command: Sequence[str | Path], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -271,16 +262,12 @@ def main() -> int:
     parts = [*VERSIONS, *_OTHERS]
     parser.add_argument("parts", nargs="*", default=parts, metavar="|".join(parts), help=words)
     started = time.monotonic()
-    wanted: list[Project] = []
     try:
         for part in parser.parse_args().parts:
             if part not in parts:
                 raise BuildError(f"{part} is not one of {', '.join(parts)}")
-            needed = [_OTHERS[part]] if part in _OTHERS else _lacking(part)
-            wanted += [project for project in needed if project not in wanted]
-        with ThreadPoolExecutor(2) as pool:  # one downloads or links while the other compiles
-            for project, folder in zip(wanted, pool.map(ensure, wanted), strict=True):
-                print(f"{project.module}: {folder}")
+            folder = ensure(_OTHERS[part]) if part in _OTHERS else binaries(part).programs["kube-apiserver"].parent
+            print(f"{part}: {folder}")
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1

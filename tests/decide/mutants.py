@@ -89,6 +89,8 @@ MUTANTS = (
            "3b.5"),
     Mutant("a bind of anybody pardons every time", turn, "if not clock.pardoned and (late or failed):",
            "if late or failed:", "test_turns", "3b.5"),
+    Mutant("every bind takes back that candidates had their turn", turn, ".turn_over and before.pardoned",
+           ".turn_over and False", "test_turns", "3b.5"),
     Mutant("a turn ends for anybody though nothing is bound anywhere", minimum,
            "return something_waits and turn.begins_anew(memory, self.world)", "return something_waits", "test_turns",
            "3b.5"),

@@ -179,6 +179,17 @@ def test_the_next_bind_of_anybody_pardons_both_of_a_scale_up_its_clock_and_the_t
     assert (after.turn_since, after.failures, after.pardoned) == (NOW, 0, True)
 
 
+@pytest.mark.parametrize("pardoned", [False, True])
+def test_the_next_bind_of_anybody_takes_back_once_that_candidates_had_their_turn(pardoned: bool) -> None:
+    had = InstanceMemory(turns=Turns.SINCE_LAST_BIND, turn_over=True, restarts=0)
+    memory = Memory({"default/rule/a": ServiceMemory({"a-p0": had}, pardoned=pardoned)}, last_bind=NOW - 200)
+    waits = on_nodes("1P", "p0 -, p1 -", name="a")
+    made = decide(world(waits, NEXT_TO, nodes="b:8x1", memory=memory, last_bind=NOW))
+    after = made.memory.services["default/rule/a"]
+    one = after.instances["a-p0"]
+    assert (one.turns, one.turn_over, after.pardoned) == (Turns.FOR_GOOD, pardoned, True)
+
+
 def test_no_scale_up_ends_its_turn_for_another_one_of_its_group_that_can_start_beside_it() -> None:
     story = climbing(WAITS, NEXT_TO, "a:8x3")
     assert story.at(30, WAITS, NEXT_TO, nodes="a:8x4") == {"a-p2": "Admit"}
