@@ -39,11 +39,10 @@ class InstanceMemory(TurnMemory, frozen=True, gc=False):
 
     broken_since: float = 0.0
     bound_since: float = 0.0
-    """Since when all its pods are bound, and not all run."""
+    """Since when all its pods are bound, and not all run; or since when its owner waits for the first pods."""
     restarts: int = -1
     """Restart count at the last look; -1 = never seen."""
     restarted_at: float = 0.0
-    """When an increase of the restart count was first seen."""
     ran: bool = False
     """The instance ran since it was admitted."""
     revoked: str = ""
@@ -77,7 +76,6 @@ class ServiceMemory(TurnMemory, frozen=True, gc=False):
     held_since: float = 0.0
     """Since when the minimum fits nowhere; 0.0 = it fits, or is not looked at."""
     probe_since: float = 0.0
-    """Since when the minimum is probed; 0.0 = it is not."""
     probes: int = 0
     """Number of probes that ended without success."""
     victims: tuple[str, ...] = ()
@@ -87,7 +85,7 @@ class ServiceMemory(TurnMemory, frozen=True, gc=False):
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
-    """The memory of all services. A decision returns the memory for the next world; after a failover it is empty."""
+    """The memory of all services. A decision returns the memory for the next world."""
 
     services: dict[str, ServiceMemory] = {}
     """`str(ServiceKey)` -> memory of the service."""
@@ -105,10 +103,10 @@ def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float,
     name = str(key)
     service = memory.services.get(name, ServiceMemory())
     before = service.instances.get(uid, NEVER_SEEN)
-    times = before.refused_times + 1
-    wait = min(FIRST_REFUSAL * 2.0 ** min(times - 1, 16), LONGEST_REFUSAL)
+    times = before.refused_times
+    wait = min(FIRST_REFUSAL * 2.0 ** min(times, 16), LONGEST_REFUSAL)
     after = msgspec.structs.replace(
-        before, refused=words, refused_until=now + wait, refused_times=times, refused_generation=generation,
+        before, refused=words, refused_until=now + wait, refused_times=times + 1, refused_generation=generation,
         turns=Turns.FOR_GOOD,
     )  # fmt: skip
     changed = msgspec.structs.replace(service, instances={**service.instances, uid: after})
@@ -116,8 +114,7 @@ def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float,
 
 
 def remembered_of(seen: ServiceMemory, after: dict[str, InstanceMemory], now: float) -> ServiceMemory:
-    """The memory of a service with the memories `after` of its instances. The same object when nothing changed, so that
-    a decision without changes allocates no lasting memory."""
+    """The memory with `after` of its instances; when nothing changed the same object, which takes no new memory."""
     if seen.instances and after.keys() != seen.instances.keys():
         new = sum(uid not in seen.instances for uid in after)
         left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]

@@ -1,7 +1,4 @@
-"""The vocabulary of the decision: frozen values only.
-
-A `World` goes in, a `Decision` comes out, with the next `Memory` in it. All of them serialise with msgspec.json, so a
-bug report, a test fixture and the input of `scaler explain` are the same file. Times are seconds since the epoch."""
+"""The vocabulary of the decision: frozen values, all of which serialise. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -102,17 +99,15 @@ class ServiceKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=T
 
 
 class RestartBudget(msgspec.Struct, frozen=True, gc=False):
-    """The restarts of an instance whose operator counts each lost pod as a restart."""
+    """Restarts of an instance whose operator counts each lost pod as one, and gives it up after `limit`."""
 
     limit: int
-    """Restarts after which that operator gives the instance up."""
     used: int = 0
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
-    """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts.
-
-    All pod counts but `terminating` leave out pods with a deletionTimestamp. Pods are the owner's by owner uid."""
+    """One prefill or decode server: its owner (an AscendJob, ...), and as counts its pods, which name it by owner uid.
+    All pod counts but `terminating` leave out pods with a deletionTimestamp."""
 
     uid: str
     name: str
@@ -151,8 +146,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     mislabelled: tuple[Reason, str] | None = None
     """The reason and words where the labels are wrong and pods are released: what to write, what it counts as now."""
     label_problem: Reason | None = None
-    """Why its labels alone hold the instance: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
-    NotServed for a job that the scaler does not serve."""
+    """Its labels alone hold the instance: GroupLabelMissing, JobIdMissing, RuleMissing (empty name), or NotServed."""
     faults: tuple[str, ...] = ()
     """Why no pods can be made of its spec; empty when pods can be made."""
     name_taken: str = ""
@@ -160,7 +154,6 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     trouble: str = ""
     """For people: what is wrong with its pods, e.g. `pod d0-master-0 on node node-4, which is not Ready`."""
     life: Life = Life()
-    """How the instance restarts and ends."""
     warnings: tuple[tuple[Warning, str], ...] = ()
     """Warnings for people, with words; the decision does not depend on them."""
     made_by_us: bool = True
@@ -180,8 +173,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     newest: float = 0.0
     """Creation of its newest pod that is not terminating; 0.0 without pods."""
     ends_by: float = 0.0
-    """When the last terminating pod should be gone, with its grace period; 0.0 without terminating pods, -1.0 = not
-    known, because one of these pods is on a node that is not Ready."""
+    """When its terminating pods should be gone; 0.0 without any, -1.0 = not known: on a node that is not Ready."""
     misplaced: bool = False
     """A released pod is in a PodGroup of several instances: the scaler has to correct that."""
     budget: RestartBudget | None = None
@@ -210,32 +202,22 @@ class Preempt(StrEnum):
 
 
 class Policy(msgspec.Struct, frozen=True, gc=False):
-    """The settings that the decision depends on. Seconds."""
+    """The settings that the decision depends on; `scaler/settings.py` says what each means. Seconds."""
 
     broken_grace: float = 60.0
     stable_after: float = 30.0
     start_timeout: float = 1800.0
-    """How long an instance may be bound without ever running before it is of no use."""
     revoke: bool = True
     restart_reserve: int = -1
-    """Restarts that a revocation never touches; -1 = half the limit, at least 2."""
     minimum_timeout: float = 30.0
-    """A turn: how long a reservation may make no progress."""
     backoff: float = 30.0
     backoff_max: float = 300.0
-    """The pause after a turn, doubled each time up to `backoff_max`. `backoff_max` is also the longest turn while the
-    scheduler binds no pod in the cluster."""
     due_back: float = 300.0
-    """How long room of ending pods and of absent nodes counts as to come."""
     fit_patience: float = 60.0
-    """How long a minimum that fits nowhere is held before a probe."""
     trade_after: float = 90.0
-    """How long an instance must be missing before running surplus of the same service is evicted for it."""
     preempt: Preempt = Preempt.HIGHER_PRIORITY
     honour_preemptable: bool = True
-    """Whether the annotation mind-cluster/preemptable: "false" protects a service."""
     max_service_priority: int | None = None
-    """The highest value of the annotation mind-cluster/service-priority; None = the value of the PriorityClass."""
 
 
 class RuleProblem(msgspec.Struct, frozen=True, gc=False):
@@ -364,12 +346,9 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     """The numbers of one decision for the metrics."""
 
     serving: int = 0
-    """Weighed services that run at least their minimum."""
     minimums_waiting: int = 0
     scale_ups_waiting: int = 0
-    """Instances beyond a minimum that wait for room."""
     in_backoff: int = 0
-    """Services in backoff: their minimum was not bound in its turn."""
     probing: int = 0
     idle: dict[str, int] = {}
     """Resource -> amount that bound pods of services hold which do not serve."""
