@@ -1,8 +1,5 @@
-"""Reasons in one table, and verdicts in words: one sentence that says why an instance is where it is, with counts, and
-what a person can do.
-
-Events, conditions, ElasticServices and the CLI all speak with these sentences. Must not decide anything, and must
-say the same for the same verdict and plan: writers compare the words to find out whether there is news."""
+"""Reasons in one table, and verdicts in words: one sentence says why an instance is where it is, and what a person can
+do. It must be the same for the same verdict and plan: writers compare the words to find out whether there is news."""
 
 from __future__ import annotations
 
@@ -18,20 +15,17 @@ _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 _ABOUT_LABELS = (
     Reason.GROUP_UNKNOWN, Reason.GROUP_LABEL_MISSING, Reason.JOB_ID_MISSING, Reason.RULE_MISSING, Reason.RULE_INVALID,
 )  # fmt: skip
-_BYTES = ("memory", "ephemeral-storage", "storage")
 
 
 def words(verdict: Verdict, plan: Plan) -> str:
     """One sentence for people about one instance of `plan`."""
     if verdict.reason in _ABOUT_LABELS and verdict.state is not State.HELD:
-        return (
-            f"{'Runs' if verdict.state is State.RUNNING else 'Starts'}, but {_about(verdict, 'its labels are wrong')}."
-        )
+        does = "Runs" if verdict.state is State.RUNNING else "Starts"
+        return f"{does}, but {_about(verdict, 'its labels are wrong')}."
     sentence = FACTS[verdict.reason].sentence
     if isinstance(sentence, str):
-        return sentence.format(
-            about=_about(verdict, "not known"), colon=_colon(verdict), key=plan.key, group=verdict.group
-        )
+        about = _about(verdict, "not known")
+        return sentence.format(about=about, colon=_colon(verdict), key=plan.key, group=verdict.group)
     return sentence(verdict, plan)
 
 
@@ -67,7 +61,7 @@ def amount_in_words(resource: str, amount: int) -> str:
     """`8 free huawei.com/Ascend910`, `0.5 free cpu`, `128Gi free memory`."""
     if resource == "cpu":
         return f"{amount / 1000:g} free cpu"
-    if resource in _BYTES or resource.startswith("hugepages-"):
+    if resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-"):
         suffix, size = next(((s, n) for s, n in _BINARY if amount and amount % n == 0), ("", 1))
         return f"{amount // size}{suffix} free {resource}"
     return f"{amount} free {resource}"
@@ -101,9 +95,8 @@ def _waiting_for_ratio(verdict: Verdict, plan: Plan) -> str:
         return f"Another instance of {verdict.group} goes first; then this one's turn comes."
     if verdict.about:
         return f"{verdict.group} has as many admitted as {target} asks for; waits for {_awaited(plan, verdict.about)}."
-    return (
-        f"The service is complete at {target}; a larger ratio needs more jobs of another group, apply them to use it."
-    )
+    more = "a larger ratio needs more jobs of another group, apply them to use it"
+    return f"The service is complete at {target}; {more}."
 
 
 def _scaled_down(verdict: Verdict, plan: Plan) -> str:
@@ -112,7 +105,6 @@ def _scaled_down(verdict: Verdict, plan: Plan) -> str:
 
 
 def _limit(verdict: Verdict, plan: Plan) -> str:
-    """Who has no place for it."""
     most = verdict.about[0] if verdict.about else "fewer"
     if plan.replicas == ALL:
         return f"the largest ratio has place for only {most} of {verdict.group}"
@@ -179,7 +171,6 @@ class ReasonFacts(NamedTuple):
     about_room: bool = False
     """It may end when more is free or when some pod is bound."""
     has_room: bool = False
-    """Room is kept for the instance."""
     follows: bool = False
     """From the reason of another instance: the reason of a service only where there is no other."""
 
@@ -246,5 +237,4 @@ FACTS: dict[Reason, ReasonFacts] = {
     ),
     Reason.NOT_SERVED: ReasonFacts("Not an inference server of a service: it is left alone."),
 }
-"""Of every reason. Who adds one, adds a row."""
 ABOUT_ROOM = frozenset(reason for reason, facts in FACTS.items() if facts.about_room)
