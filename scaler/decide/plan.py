@@ -11,14 +11,7 @@ from scaler.decide.demand import Demand
 from scaler.decide.groups import why_not_drained
 from scaler.decide.memory import NEVER_SEEN, InstanceMemory, ServiceMemory
 from scaler.decide.nodes import NodeClass, PodRequests, joined
-from scaler.decide.state import (
-    Member,
-    candidate_order,
-    in_order,
-    may_be_revoked,
-    restart_reserve,
-    why_not_admissible,
-)
+from scaler.decide.state import Member, candidate_order, in_order, may_be_revoked, restart_reserve, why_not_admissible
 from scaler.decide.world import (
     NOBODY,
     Action,
@@ -55,7 +48,6 @@ _OF_STATE = {
     State.ADMITTED: Reason.WAITING_FOR_SCHEDULER,
 }
 Why = tuple[Reason, tuple[str, ...]]
-"""The reason, and the words that it refers to."""
 NOT_MADE = "its pods do not exist yet"
 
 
@@ -68,25 +60,20 @@ class Draft:
         self.memory: ServiceMemory = demand.memory
         self._changed: dict[str, InstanceMemory] = {}
         self.groups = {name: group.copy() for name, group in demand.groups.items()}
-        """The groups, with the places that this decision gave away so far."""
         self.admitted: dict[str, Why] = {}
         self.revoked: dict[str, Why] = {}
-        self.stays: set[str] = set()
+        self.stays = {member.uid for member in demand.undrained}
         """Uids of instances that should be revoked or drained, and cannot be."""
         self.waits: dict[str, Why] = {}
-        self.evicted: dict[str, str] = {}
+        self.evicted = {member.uid: NOBODY for member in demand.drained}
         """Uid -> the beneficiary; `NOBODY` when `spec.replicas` asks for fewer instances."""
-        self.nominated: set[str] = set()
+        self.nominated = set(self.evicted)
         """Uids of victims whose room is reserved already: evicted now, or after `trade_after`."""
-        for member in demand.drained:
-            self.evicted[member.uid] = NOBODY
-            self.nominated.add(member.uid)
-            self.remember_of(member.uid, preempted_for=NOBODY)
-        self.stays |= {member.uid for member in demand.undrained}
+        for uid in self.evicted:
+            self.remember_of(uid, preempted_for=NOBODY)
         self.chosen: set[str] = set()
         """Uids of the instances chosen for the minimum: it is reserved or probed, or the service shares no nodes."""
         self.short = False
-        """An instance beyond the minimum is missing, and running surplus of the service would make room for it."""
         self.decide_again = False
         """This decision makes other actions possible: decide again at once."""
 
@@ -95,7 +82,6 @@ class Draft:
         return other is self or not self.classes.isdisjoint(other.classes)
 
     def remember(self, **changes: Any) -> None:
-        """Change fields of the memory of the service."""
         self.memory = msgspec.structs.replace(self.memory, **changes)
 
     def memory_of(self, uid: str) -> InstanceMemory:
@@ -103,7 +89,6 @@ class Draft:
         return self._changed.get(uid) or self.memory.instances.get(uid, NEVER_SEEN)
 
     def remember_of(self, uid: str, **changes: Any) -> None:
-        """Change fields of the memory of one instance."""
         before = self.memory_of(uid)
         after = msgspec.structs.replace(before, **changes)
         if after != before:
@@ -122,12 +107,10 @@ class Draft:
 
     @property
     def awaited(self) -> str:
-        """The lacking groups in words."""
         return ", ".join(sorted(self.lacking)) or NOBODY
 
     @property
     def has_changes(self) -> bool:
-        """An instance is admitted or revoked, or its memory changes."""
         return bool(self._changed or self.admitted or self.revoked)
 
     @property
@@ -208,7 +191,6 @@ def _actions(draft: Draft) -> Iterator[Action]:
 
 
 def _verdicts(draft: Draft, now: float) -> tuple[Verdict, ...]:
-    """One verdict for each instance, in the order of the service."""
     demand = draft.demand
     full, rule = demand.service.rule, demand.rule
     # Uid of each instance beyond the largest ratio -> the reason: of the full rule, or only of the limited one.
@@ -314,12 +296,8 @@ def _held_reason(member: Member, service: Service, beyond: Reason | None, now: f
         return Reason.GROUP_UNKNOWN
     if service.options.paused:
         return Reason.PAUSED
-    own = why_not_admissible(member, now)
-    if own is not None:
-        return own
-    if beyond:
-        return beyond
-    return Reason.REVOKED if member.memory.revoked else Reason.WAITING_FOR_RATIO
+    ends_by_itself = Reason.REVOKED if member.memory.revoked else Reason.WAITING_FOR_RATIO
+    return why_not_admissible(member, now) or beyond or ends_by_itself
 
 
 def _about(reason: Reason, member: Member, draft: Draft) -> tuple[str, ...]:
