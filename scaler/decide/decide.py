@@ -1,8 +1,4 @@
-"""The decision: one world in, one plan for every service out. Pure: a decision depends on the world alone.
-
-    demand of each service -> arbitration, or `decide_alone` -> one plan for each service, and the next memory
-
-The same world gives the same decision, byte for byte. A `DecisionCache` saves time only."""
+"""The decision, pure: one world in, one plan for every service out. The same world gives it again, byte for byte."""
 
 from __future__ import annotations
 
@@ -57,7 +53,6 @@ class _Part(msgspec.Struct, eq=False):
     tally: tuple[Counter[str], Counter[str]]
     heeds_room: bool
     recheck_at: float
-    """From this time on the arbitration may change by time alone; 0.0 = never."""
     inputs: tuple[object, ...]
     """The other inputs of the arbitration: whether a service is probed, the last binds."""
     settled: bool
@@ -65,12 +60,9 @@ class _Part(msgspec.Struct, eq=False):
 
 
 class _Pass:
-    """The working state of one decision."""
-
     def __init__(self, world: World, cache: DecisionCache, demands: Demands) -> None:
         self.world, self.cache, self.demands = world, cache, demands
-        changed, came_or_went = demands.follow(world)
-        self.changed = set(changed)
+        self.changed, came_or_went = demands.follow(world)
         self.drafts: dict[int, Draft] = {}
         """Drafts of this decision; services without changes have none."""
         nodes = (world.nodes if demands.weighs else None) or Nodes()
@@ -93,14 +85,12 @@ class _Pass:
         looked_at = {at: demands.all[at].demand.memory for at in self.changed}
         memory = demands.remember(world, looked_at | {at: draft.outcome() for at, draft in self.drafts.items()})
         recheck_at = self._first([*demands.until.values(), *(part.recheck_at for part in parts.values())])
-        if not demands.weighs:
-            return Decision(plans, memory, recheck_at)
         numbers, idle = Counter[str](), Counter[str]()
         for part in parts.values():
             numbers.update(part.tally[0])
             idle.update(part.tally[1])
         heeds_room = any(part.heeds_room for part in parts.values())
-        tally = Tally(serving=demands.serving, idle=dict(idle), **numbers)
+        tally = Tally(serving=demands.serving, idle=dict(idle), **numbers) if demands.weighs else None
         return Decision(plans, memory, recheck_at, heeds_room, tally)
 
     def _attempt(self, at: int, make: Callable[[Any, float], Made], one: object) -> Made | None:
@@ -113,12 +103,10 @@ class _Pass:
         return None
 
     def _plans(self) -> tuple[Plan, ...]:
-        """The plans of all services; an unchanged plan is the same object as before."""
-        demands = self.demands
         unchanged = {at for part in self.cache.parts.values() for at in part.drafts}
-        for at in {*self.changed, *self.drafts, *(demands.drafted - unchanged)}:
+        for at in {*self.changed, *self.drafts, *(self.demands.drafted - unchanged)}:
             self._plan(at, self.drafts.get(at))
-        return tuple(demands.plans)
+        return tuple(self.demands.plans)
 
     def _plan(self, at: int, draft: Draft | None) -> None:
         """Make the plan of one service anew, unless all that it depends on is as it was."""
@@ -135,8 +123,7 @@ class _Pass:
 
     def _arbitrated(self) -> dict[int, _Part]:
         """All parts with something to weigh. A part without changes is not arbitrated again."""
-        known, part_of = self.demands.all, self.neighbours.part
-        touched = {part_of[known[at].demand.requests] for at in self.changed if known[at].weighed}
+        touched = set(self._by_part(at for at in self.changed if self.demands.all[at].weighed))
         of_class = self.neighbours.part_of_class
         touched |= {of_class[one] for one in self.node_index.changed or () if one in of_class}
         parts = {}
@@ -168,8 +155,7 @@ class _Pass:
         return self.probing, binds
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
-        """Arbitrate a part without the services at which that or their plan fails: nobody is evicted for them either.
-        If arbitration fails at many services, without any service."""
+        """Arbitrate a part. Services at which that or their plan fails are left out, and evict nobody; all if many."""
         demands, probing = self.demands, self.probing
         while active:
             self.probing = probing
@@ -252,7 +238,6 @@ def _tally_of(active: Sequence[Draft], world: World) -> tuple[Counter[str], Coun
 
 def decide_alone(demand: Demand, now: float) -> Draft:
     """The draft of a service that decides alone: because nodes may not be read, the rule says so, or it names no rule.
-
     It gives away every place of the target at once. What is free is not known, so an instance in hands beyond the
     target is revoked while an instance of the target is missing: both may need the same node."""
     draft = Draft(demand)
@@ -275,10 +260,8 @@ def decide_alone(demand: Demand, now: float) -> Draft:
                 draft.admit(member)
                 continue
             draft.groups[name].give_place(member)
-            if is_made(member):
-                draft.waits[member.uid] = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
-            else:
-                draft.waits[member.uid] = Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,)
+            why = Reason.WAITING_FOR_RATIO, tuple(draft.lacking)
+            draft.waits[member.uid] = why if is_made(member) else (Reason.WAITING_FOR_SCHEDULER, (NOT_MADE,))
         _revoke_beyond(draft, name, group, missing=missing)
     return draft
 

@@ -1,6 +1,5 @@
-"""The demands of all services of a world. Each decision makes the demands anew only of services that changed, so that
-ten thousand services without changes take little time. Also what becomes of a service at which deciding fails: the
-other services are decided about. Must not weigh services against each other."""
+"""The demands of all services of a world, made anew only for those that changed: ten thousand without changes take
+little time. A service at which deciding fails is left alone for a while. Must not weigh services against each other."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from operator import is_not
+from traceback import walk_tb
 
 import msgspec
 
@@ -35,10 +35,8 @@ class NotDecided(msgspec.Struct, frozen=True):
 
 def not_decided(error: Exception, now: float) -> NotDecided:
     """The error in words, with the innermost module and line."""
-    trace, place = error.__traceback__, ""
-    while trace is not None:
-        place = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
-        trace = trace.tb_next
+    *_, (frame, line) = walk_tb(error.__traceback__)
+    place = f"{frame.f_globals.get('__name__', '?')}:{line}"
     return NotDecided(f"{type(error).__name__}: {error}"[:500] + f" (at {place})", now + PAUSE)
 
 
@@ -78,28 +76,24 @@ class _Known(msgspec.Struct, eq=False):
 
     demand: Demand
     weighed: bool
-    """Whether the service is weighed against others; if not, it decides alone."""
     plan: Plan
     plan_inputs: object = ""
     """`Draft.plan_inputs` of the plan; None = the draft is empty; "" = the plan was made from another demand."""
     failed: NotDecided | None = None
-    """Why deciding about the service failed: it is left as it is for a while."""
 
     @property
     def until(self) -> float:
-        """From this time on the entry may change by time alone; 0.0 = never."""
         return self.demand.until if self.failed is None else self.failed.until
 
 
 class Demands:
-    """`all` is in the order of `World.services`; the sets hold positions in it."""
+    """`all` and `plans` are in the order of `World.services`; the sets hold positions in it."""
 
     def __init__(self, world: World) -> None:
         self.weighs = _weighs(world)
         self._policy = world.policy
         self.all: list[_Known] = []
         self.plans: list[Plan] = []
-        """The plan of each service, in the same order, from `decide` on."""
         self.service_counts: Counter[Requests] = Counter()
         """Pod requests -> number of weighed services with these requests."""
         self.active: set[int] = set()
@@ -109,7 +103,6 @@ class Demands:
         self.serving = 0
         """Weighed services that serve."""
         self.until: dict[int, float] = {}
-        """The times from which demands may change by time alone."""
         self._services: tuple[Service, ...] = ()
         self._memory = Memory()
         self._changed: Iterable[int] = ()
@@ -119,14 +112,14 @@ class Demands:
         """Whether the demands of unchanged services hold in this world too."""
         return world.policy is self._policy and _weighs(world) == self.weighs
 
-    def follow(self, world: World) -> tuple[list[int], bool]:
+    def follow(self, world: World) -> tuple[set[int], bool]:
         """Make the demands of changed services anew. Returns their positions, and whether services came or went."""
         old, now = self._services, world.services
         self._services = now
         other = list(compress(range(len(now)), map(is_not, old, now)))
         if len(old) != len(now) or any(old[at].key != now[at].key for at in other):
             return self._align(world), True
-        changed = []
+        changed = set[int]()
         for at in sorted({*other, *self._due(world)}):
             before = self.all[at]
             looked = self._looked(now[at], before, world)
@@ -134,13 +127,11 @@ class Demands:
                 self._count(at, -1)
                 self.all[at], self.plans[at] = looked, looked.plan
                 self._count(at, 1)
-                changed.append(at)
+                changed.add(at)
         return changed, False
 
     def remember(self, world: World, after: dict[int, ServiceMemory]) -> Memory:
-        """The next memory; the same object when nothing changed. Services that are gone are left out.
-
-        `after`: position -> the next memory of a service that was looked at, or that has a draft."""
+        """The next memory, without services that are gone; the same object without a change. `after`: by position."""
         before, services = world.memory, world.memory.services
         changed = {at: memory for at, memory in after.items() if memory is not self.all[at].demand.seen}
         if changed:
@@ -163,7 +154,7 @@ class Demands:
             known.plan = self.plans[at] = left_alone(known.demand.service.key, failed)
             self._count(at, 1)
 
-    def _align(self, world: World) -> list[int]:
+    def _align(self, world: World) -> set[int]:
         """Services came or went: find the known services by their keys. Returns the changed positions."""
         known = {each.demand.service.key: each for each in self.all}
         self.service_counts, self.serving = Counter(), 0
@@ -175,7 +166,7 @@ class Demands:
             self._count(at, 1)
         self.drafted = {at for at, each in enumerate(self.all) if each.weighed and each.plan_inputs is not None}
         self.plans = [each.plan for each in self.all]
-        return [at for at, each in enumerate(self.all) if each is not before[at]]
+        return {at for at, each in enumerate(self.all) if each is not before[at]}
 
     def _due(self, world: World) -> Iterator[int]:
         """Positions of services to look at again although the service is the same object: by time or by memory."""
@@ -219,14 +210,12 @@ class Demands:
             if not self.service_counts[demand.requests]:
                 del self.service_counts[demand.requests]
             self.serving += sign * demand.serves
+            self.active.discard(at)
             if sign > 0 and known.failed is None and not demand.nothing_to_weigh:
                 self.active.add(at)
-            else:
-                self.active.discard(at)
+        self.until.pop(at, None)
         if known.until and sign > 0:
             self.until[at] = known.until
-        else:
-            self.until.pop(at, None)
 
 
 def _asks_the_same(service: Service, before: Service) -> bool:
