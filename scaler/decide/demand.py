@@ -1,6 +1,4 @@
-"""What one service needs: sections 2 and 3 of the contract. One service in, one `Demand` out. Must not look at nodes.
-
-service, memory -> states -> counts -> target -> missing of the minimum, candidates, instances in hands"""
+"""What one service needs: sections 2 and 3 of the contract. One service in, a `Demand` out. Must not look at nodes."""
 
 from __future__ import annotations
 
@@ -31,17 +29,15 @@ class Demand:
         self.members = tuple([state.look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in instances])
         self.memory = remembered_of(seen, {m.instance.uid: m.memory for m in self.members}, now)
         self.rule, self.left_out, self.replicas = service.rule, 0, ALL
-        """`rule`: the rule without the ratios that are larger than `spec.replicas` needs. `left_out`: their number.
-        `replicas`: instances of the largest ratio that remains; `ALL` = no ratio is left out, 0 = the service rests,
-        and then `left_out` means nothing."""
+        """`rule`: without the ratios larger than `spec.replicas` needs. `left_out`: their number; nothing at rest.
+        `replicas`: instances of the largest ratio that remains; `ALL` = none is left out, 0 = the service rests."""
         if service.replicas < ALL or self.memory.wanted or service.options.scale_down_delay:
             self._limit(now)
         self.groups, self.target = groups.groups_of(self.rule, self.members)
         weighs = self.target is not None and not self.paused
         self.drained: list[Member] = []
-        """Bound instances beyond `replicas`: their pods are deleted."""
         self.undrained: list[Member] = []
-        """Bound instances beyond `replicas` that stay: a deletion would cost restarts that are kept for faults."""
+        """Bound instances beyond `replicas`, and those of them that cannot be drained: `groups.drained`."""
         if weighs and self.replicas < ALL and not service.assumed and self.rule is not None:
             for name, number in self.rule.largest.counts.items():
                 drained, undrained = groups.drained(self.groups[name], number, policy)
@@ -58,11 +54,9 @@ class Demand:
             if group.released:
                 self._complete(group, moves=weighs)
         self.hands = state.in_order([m for group in self.groups.values() for m in group.released if m.in_hands])
-        """Instances in hands: admitted, no pod bound."""
         self.candidates = {name: _candidates(group, now, policy) for name, group in self.groups.items() if weighs}
         smallest = self.rule.smallest.counts if self.rule and self.target else {}
         self.serves = all(self.groups[name].running >= number for name, number in smallest.items())
-        """Whether every group runs at least its minimum."""
         self.minimum: dict[str, int] = {}
         """Group -> missing instances: the number of the minimum, less the instances that are bound and have a slot."""
         self.bound_in_part: list[Member] = []
@@ -109,10 +103,8 @@ class Demand:
         self.oldest = min(lasting, default=0.0)
         self.bound = sum([instance.bound for instance in service.instances])
         self.requests = frozenset([instance.needs for instance in service.instances])
-        """The pod requests of the instances, each once."""
         known = self.memory.instances.values()
         self.has_turns = any(one.turn_since or one.turns or one.backoff_until or one.turn_over for one in known)
-        """Whether the memory holds turns or backoff of single instances."""
         moments = [moment for member in self.members for moment in state.moments_of(member, policy) if moment > now]
         if len(self.memory.wanted) > 1:  # until the highest number no longer counts
             moments.append(self.memory.wanted[0][1] + service.options.scale_down_delay)
@@ -122,8 +114,7 @@ class Demand:
         """From this time on the demand may change by time alone; 0.0 = never."""
 
     def _complete(self, group: Group, *, moves: bool) -> None:
-        """Instances with live pods are completed before a new instance starts. An instance without a slot needs a free
-        place. If its turn has ended, any other candidate of the group goes first."""
+        """Instances with live pods are completed before a new one starts; after its turn other candidates go first."""
         for member in state.in_order(m for m in group.released if moves and state.is_incomplete(m)):
             others = (one for one in group.held if state.why_not_admissible(one, 0.0) is None)
             gives_way = member.memory.turn_over and any(others)
@@ -158,8 +149,7 @@ class Demand:
 
     @cached_property
     def room_key(self) -> object:
-        """Services with equal keys need the same room: same priority, same pod requests, no bound pod. None where the
-        answer depends on more than that."""
+        """Equal for services that need the same room: priority and pod requests, nothing bound. None if more counts."""
         if self.bound_in_part or self.has_turns or self.bound or not self.minimum:
             return None
         requested = []
@@ -190,10 +180,9 @@ class Demand:
 
     def largest(self, group: str) -> int:
         """Instances of the group in the largest ratio that has enough live instances."""
-        rule = self.rule
-        if rule is None or self.target is None:
+        if self.rule is None or self.target is None:
             return 0
-        return rule.ratios[min(self.target.unreachable, len(rule.ratios) - 1)].of(group)
+        return self.rule.ratios[min(self.target.unreachable, len(self.rule.ratios) - 1)].of(group)
 
 
 def asked_of(service: Service) -> tuple[object, ...]:

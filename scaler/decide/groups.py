@@ -24,10 +24,8 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
 
 def choose_target(ratios: Sequence[Ratio], running: Mapping[str, int], live: Mapping[str, int]) -> Target:
-    """From the smallest ratio upward the first that is not satisfied, among those that have enough live instances.
-
-    Ratios never rise from first to last (the rule's own check), so both "satisfied" and "reachable" hold from
-    some index on, and two binary searches find the answer in ladders of any length."""
+    """From the smallest ratio upward the first that is not satisfied, among those that have enough live instances. Two
+    binary searches find it: ratios never rise from first to last, so each of the two holds from some index on."""
     satisfied_from = bisect_left(ratios, True, key=lambda ratio: _covers(running, ratio))
     reachable_from = bisect_left(ratios, True, key=lambda ratio: _covers(live, ratio))
     if reachable_from == len(ratios):
@@ -48,11 +46,10 @@ def _covers(counts: Mapping[str, int], ratio: Ratio) -> bool:
 class Rollout(msgspec.Struct, eq=False):
     """One owner in one group while an outdated instance runs: its outdated instances and those of the newest revision.
 
-    A Deployment, LeaderWorkerSet or StormService whose template was changed replaces its instances a few at a time. An
-    outdated instance is deleted only when a newest instance runs. If newest instances waited for a free place, the
-    rollout would never end. So one running outdated instance and one newest instance of the same owner can be a pair,
-    and a pair takes one place. Only the number of pairs counts; no instance is assigned to a pair. Pairs are counted
-    only for instances above the target: where both instances have a place of their own, both count."""
+    An owner whose template was changed deletes an outdated instance only when a newest instance runs. If newest
+    instances waited for a free place, the rollout would never end. So a running outdated instance and a newest instance
+    of one owner can be a pair, which takes one place. Only the number of pairs counts, and only of instances above the
+    target: where both have a place of their own, both count."""
 
     outdated: int = 0
     """Outdated instances that count as running."""
@@ -91,8 +88,7 @@ def rollouts_of(members: Iterable[Member]) -> dict[str, Rollout]:
 
 
 class Group(msgspec.Struct, eq=False):
-    """The members of one group, their counts before the decision takes effect, and the places. Each decision works on a
-    copy, because a decision gives places away."""
+    """The members of one group, their counts before the decision takes effect, and the places."""
 
     members: list[Member] = []
     held: list[Member] = []
@@ -107,22 +103,18 @@ class Group(msgspec.Struct, eq=False):
     taken: int = 0
     """Instances that have a place, those of this decision included. Both instances of a pair count."""
     admitted: int = 0
-    """`admitted`: instances that got a place by an admission of this decision. `beside`: those of them in a pair."""
+    """Instances that got a place by an admission of this decision. `beside`: those of them in a pair."""
     beside: int = 0
 
     def copy(self) -> Group:
         """A copy on which one decision can give places away."""
-        other = copy(self)
-        other.rollouts = {owner: copy(rollout) for owner, rollout in self.rollouts.items()}
-        return other
+        rollouts = {owner: copy(rollout) for owner, rollout in self.rollouts.items()}
+        return msgspec.structs.replace(self, rollouts=rollouts)
 
     def add(self, member: Member) -> None:
-        """Count one more instance."""
         self.members.append(member)
-        if member.running:
-            self.running += 1
-        elif member.in_flight:
-            self.in_flight += 1
+        self.running += member.running
+        self.in_flight += member.in_flight
         if member.step is not None:
             pass  # its step is taken, whatever the ratio says
         elif member.state is State.HELD:
@@ -173,13 +165,11 @@ class Group(msgspec.Struct, eq=False):
         return self.fewest < self.target or (rollout.newest < rollout.outdated and lasting < self.target)
 
     def admit(self, member: Member) -> None:
-        """Give a place to an instance that is admitted."""
         self.admitted += 1
         self.beside += self.taken >= self.target
         self.give_place(member)
 
     def give_place(self, member: Member) -> None:
-        """Give a place to an instance that has none."""
         rollout = self._rollout_of(member)
         self.taken += 1
         if rollout is not None:
@@ -217,8 +207,7 @@ def groups_of(rule: Rule | None, members: tuple[Member, ...]) -> tuple[dict[str,
 
 
 Wanted = tuple[tuple[int, float], ...]
-"""(wanted number, end of that number; 0.0 = now in force), the highest number first. An older number is kept only while
-it is higher than the number in force and ended less than the delay ago."""
+"""(number, end; 0.0 = now in force), the highest first. Older ones only while higher, and until the delay is over."""
 
 
 def followed(seen: Wanted, service: Service, now: float) -> Wanted:

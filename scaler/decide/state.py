@@ -1,5 +1,4 @@
-"""One instance in a decision: its state, its slot, its memory, why it cannot be admitted, and the order of instances.
-Section 2 of the contract, as pure functions."""
+"""One instance in a decision: state, slot, memory, why it cannot be admitted, order. Section 2 of the contract."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def counts_as_running(instance: Instance, state: State, counts_from: CountsFrom)
 
 
 def observe(instance: Instance, memory: InstanceMemory, now: float) -> InstanceMemory:
-    """Update `restarts`, `restarted_at` and `bound_since`. The first look is no restart: after a failover
-    no older count is known. `bound_since` also runs while an owner waits for the first pods."""
+    """Update `restarts`, `restarted_at`, `bound_since`. The first look is no restart: it may follow a failover."""
     i = instance
     restarted_at = now if 0 <= memory.restarts < i.restarts else memory.restarted_at
     waits = i.bound > 0 and (i.more_to_come or i.bound == i.pods == i.expected > i.running)
@@ -75,7 +73,6 @@ def observe_state(
     instance: Instance, state: State, memory: InstanceMemory, now: float, policy: Policy, *, assumed: bool
 ) -> InstanceMemory:
     """Update `broken_since`, `turns` and what ends with a state. An instance that runs forgets all but its restarts.
-
     `assumed`: writes for the service are under way, so that pods are no proof of a creation."""
     if state is State.RUNNING:
         after = InstanceMemory(restarts=memory.restarts, ran=True)
@@ -138,7 +135,6 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def lacks_binds(self) -> bool:
-        """The instance has a slot, and some of its pods are bound, but not all."""
         return self.has_slot and 0 < self.instance.bound < self.instance.expected
 
     @property
@@ -148,7 +144,6 @@ class Member(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 
 def look_at(instance: Instance, remembered: InstanceMemory, service: Service, now: float, policy: Policy) -> Member:
-    """The instance with its state and its next memory."""
     step, i = next_step(instance, now), instance
     if remembered.ran and i.ready == i.running == i.pods == i.expected > 0:
         # The short cut for most instances: the instance runs, by any `counts_from`, and its memory does not change.
@@ -206,8 +201,7 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 
 
 def candidate_order(member: Member) -> tuple[bool, bool, bool, bool, Order]:
-    """Sort key: candidates that had their turn last; then candidates with terminating pods last; then candidates in
-    hands before held ones; then by age."""
+    """Sort key: candidates that had their turn last; then those with terminating pods; those in hands first; by age."""
     memory = member.memory
     terminating = member.state is State.TERMINATING
     return memory.turn_over, memory.turns is not Turns.NONE, terminating, not member.in_hands, age(member)
@@ -253,8 +247,7 @@ def is_made(member: Member) -> bool:
 
 
 def is_incomplete(member: Member) -> bool:
-    """Whether the instance has live pods, and other pods to create or release. Waits for: terminating pods to go, an
-    invalid job to be mended. Pods of other owners can be released, not created."""
+    """Whether it has live pods, and others to create (not of other owners) or release; terminating pods have to go."""
     i = member.instance
     has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
     lacks = i.gated > 0 or i.misplaced or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))
@@ -273,5 +266,4 @@ def affords_revoke(instance: Instance, policy: Policy) -> bool:
 
 
 def restart_reserve(budget: RestartBudget, policy: Policy) -> int:
-    """The number of restarts that are kept for faults."""
     return policy.restart_reserve if policy.restart_reserve >= 0 else max(2, budget.limit // 2)

@@ -1,7 +1,5 @@
-"""Turns and backoff: section 3b.5 of the contract. A reservation that makes no progress ends.
-
-The clock of a turn runs while instances are in hands or bound in part. The last bind of any pod in the cluster shows
-whether the scheduler works at all. Must not look at nodes or other services."""
+"""Turns and backoff: section 3b.5 of the contract. The clock of a turn runs while instances are in hands or bound in
+part. The last bind of any pod shows whether the scheduler works. Must not look at nodes or other services."""
 
 from __future__ import annotations
 
@@ -18,9 +16,8 @@ LONGEST_WAIT = 3600.0
 
 
 def observe(draft: Draft, world: World, node_back_at: float) -> None:
-    """Update the memory: after a bind of any pod, progress, changed jobs, or nodes that came back.
-
-    `node_back_at`: when a node that the service may use last appeared or returned; 0.0 = never."""
+    """Update the memory after a bind of any pod, progress, changed jobs, or a node's return. `node_back_at`: when a
+    node that the service may use last appeared or returned; 0.0 = never."""
     demand, memory = draft.demand, draft.memory
     if world.last_bind > world.memory.last_bind and heeds_binds(draft):
         _pardon(draft, world)
@@ -54,13 +51,14 @@ def heeds_binds(draft: Draft) -> bool:
 
 
 def _pardon(draft: Draft, world: World) -> None:
-    """A pod was bound. Before, the scheduler may have been away: turns that ended without any bind in the cluster are
-    taken back. Once for each service and instance, until the service serves or its jobs change. `turns` stays, so that
-    the number of evictions is bounded."""
+    """Before this bind the scheduler may have been away: turns without any bind in the cluster are taken back, once for
+    each service and instance until it serves or its jobs change. `turns` stays, so that evictions are bounded."""
     before = draft.memory
     waited = [m.uid for m in draft.demand.members if draft.memory_of(m.uid).turns is Turns.SINCE_LAST_BIND]
     for remember, clock in _clocks(draft):
-        late, failed = _is_late(clock, world), clock.failures > clock.counted
+        # The turn is over by the clock, and before the new bind no pod of any service was bound in the turn.
+        late = is_over(clock, world) and world.memory.last_bind <= clock.turn_since
+        failed = clock.failures > clock.counted
         if not clock.pardoned and (late or failed):
             turn_since = world.now if late else clock.turn_since
             backoff_until = 0.0 if failed else clock.backoff_until
@@ -74,11 +72,6 @@ def _pardon(draft: Draft, world: World) -> None:
     for uid in waited:
         turn_over = draft.memory_of(uid).turn_over and before.pardoned
         draft.remember_of(uid, turns=Turns.FOR_GOOD, turn_over=turn_over)
-
-
-def _is_late(memory: TurnMemory, world: World) -> bool:
-    """Whether the turn is over by the clock, and before the new bind no pod of any service was bound in the turn."""
-    return is_over(memory, world) and world.memory.last_bind <= memory.turn_since
 
 
 def _forget_turns(draft: Draft) -> None:
