@@ -30,18 +30,13 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
     if i.running == i.pods == i.expected and healthy:
         return State.RUNNING
     # Other owners have some time to make pods; an owner that waits for the first to be ready, as long as that takes.
-    in_time = not i.made_by_us and (i.more_to_come or now < makes_until(i, policy))
+    in_time = not i.made_by_us and (i.more_to_come or now < i.newest + policy.minimum_timeout)
     lacks_pods = i.pods < i.expected and not in_time
     if i.bound and (i.ended or not healthy or lacks_pods or is_of_no_use(i, memory, now, policy)):
         return State.BROKEN
     if i.bound == i.pods == i.expected:
         return State.STARTING
     return State.ADMITTED
-
-
-def makes_until(instance: Instance, policy: Policy) -> float:
-    """The end of the time in which an owner has to make the other pods of an instance."""
-    return instance.newest + policy.minimum_timeout
 
 
 def is_of_no_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
@@ -177,7 +172,7 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
     )
     yield from (since + seconds for since, seconds in begun if since > 0)
     if instance.bound and instance.pods < instance.expected and not instance.made_by_us:
-        yield makes_until(instance, policy)
+        yield instance.newest + policy.minimum_timeout
 
 
 @lru_cache(maxsize=65536)

@@ -18,19 +18,18 @@ LONGEST_WAIT = 3600.0
 def observe(draft: Draft, world: World, node_back_at: float) -> None:
     """Update the memory after a bind of any pod, progress, changed jobs, or a node's return. `node_back_at`: when a
     node that the service may use last appeared or returned; 0.0 = never."""
-    demand, memory = draft.demand, draft.memory
+    demand = draft.demand
     if world.last_bind > world.memory.last_bind and heeds_binds(draft):
         _pardon(draft, world)
-        memory = draft.memory
-    if demand.bound > memory.bound:
+    if demand.bound > draft.memory.bound:
         draft.remember(turn_since=0.0, made=None, failures=0, counted=0, ended_at=0.0, backoff_until=0.0)
         for member in demand.members:
             if not member.instance.bound and draft.memory_of(member.uid).turn_over:
                 draft.remember_of(member.uid, turn_over=False)
-    if demand.bound != memory.bound:
+    if demand.bound != draft.memory.bound:
         draft.remember(bound=demand.bound)
-    if demand.jobs != memory.jobs:
-        if memory.jobs:
+    if demand.jobs != draft.memory.jobs:
+        if draft.memory.jobs:
             _forget_turns(draft)
         draft.remember(jobs=demand.jobs)
     for remember, clock in _clocks(draft) if node_back_at else ():  # the node ends the backoff after an earlier turn
@@ -39,7 +38,6 @@ def observe(draft: Draft, world: World, node_back_at: float) -> None:
 
 
 def _clocks(draft: Draft) -> Iterator[tuple[Callable[..., None], TurnMemory]]:
-    """The memory of the service and of each instance, with the function that changes it."""
     yield draft.remember, draft.memory
     for member in draft.demand.members:
         yield partial(draft.remember_of, member.uid), draft.memory_of(member.uid)
@@ -70,8 +68,7 @@ def _pardon(draft: Draft, world: World) -> None:
     if waited and not before.pardoned:
         draft.remember(pardoned=True)
     for uid in waited:
-        turn_over = draft.memory_of(uid).turn_over and before.pardoned
-        draft.remember_of(uid, turns=Turns.FOR_GOOD, turn_over=turn_over)
+        draft.remember_of(uid, turns=Turns.FOR_GOOD, turn_over=draft.memory_of(uid).turn_over and before.pardoned)
 
 
 def _forget_turns(draft: Draft) -> None:
@@ -153,8 +150,7 @@ def moments(draft: Draft, world: World) -> Iterator[float]:
     """The times at which the decision may change by time alone; 0.0 = never, times in the past included."""
     policy, memory = world.policy, draft.memory
     uids = memory.instances if draft.demand.has_turns or draft.has_changes else ()
-    clocks: list[TurnMemory] = [memory, *map(draft.memory_of, uids)]
-    for clock in clocks:
+    for clock in (memory, *map(draft.memory_of, uids)):
         if clock.turn_since:
             yield clock.turn_since + policy.minimum_timeout
             yield clock.turn_since + policy.backoff_max
