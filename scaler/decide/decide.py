@@ -89,9 +89,8 @@ class _Pass:
         for part in parts.values():
             numbers.update(part.tally[0])
             idle.update(part.tally[1])
-        heeds_room = any(part.heeds_room for part in parts.values())
         tally = Tally(serving=demands.serving, idle=dict(idle), **numbers) if demands.weighs else None
-        return Decision(plans, memory, recheck_at, heeds_room, tally)
+        return Decision(plans, memory, recheck_at, any(part.heeds_room for part in parts.values()), tally)
 
     def _attempt(self, at: int, make: Callable[[Any, float], Made], one: object) -> Made | None:
         """What is made of one service; None when deciding about it fails, or failed before."""

@@ -29,7 +29,7 @@ class Demand:
         self.members = tuple([state.look_at(i, known.get(i.uid, NEVER_SEEN), service, now, policy) for i in instances])
         self.memory = remembered_of(seen, {m.instance.uid: m.memory for m in self.members}, now)
         self.rule, self.left_out, self.replicas = service.rule, 0, ALL
-        """`rule`: without the ratios larger than `spec.replicas` needs. `left_out`: their number; nothing at rest.
+        """`rule`: without the ratios larger than `spec.replicas` needs. `left_out`: how many, of no meaning at rest.
         `replicas`: instances of the largest ratio that remains; `ALL` = none is left out, 0 = the service rests."""
         if service.replicas < ALL or self.memory.wanted or service.options.scale_down_delay:
             self._limit(now)
@@ -37,7 +37,7 @@ class Demand:
         weighs = self.target is not None and not self.paused
         self.drained: list[Member] = []
         self.undrained: list[Member] = []
-        """Bound instances beyond `replicas`, and those of them that cannot be drained: `groups.drained`."""
+        """Bound instances beyond `replicas`: those to delete, and those that stay, as `groups.drained` tells them."""
         if weighs and self.replicas < ALL and not service.assumed and self.rule is not None:
             for name, number in self.rule.largest.counts.items():
                 drained, undrained = groups.drained(self.groups[name], number, policy)
@@ -81,13 +81,11 @@ class Demand:
         return other
 
     def _limit(self, now: float) -> None:
-        """Leave out the ratios larger than the smallest one with at least `spec.replicas` instances."""
-        service, replicas = self.service, self.service.replicas
+        service = self.service
         wanted = groups.followed(self.memory.wanted, service, now)
         if wanted is not self.memory.wanted:
             self.memory = msgspec.structs.replace(self.memory, wanted=wanted)
-        if wanted:
-            replicas = wanted[0][0]
+        replicas = wanted[0][0] if wanted else service.replicas
         if service.rule is not None and groups.in_all(service.rule, replicas) < ALL:
             self.rule = service.rule.limited(replicas)
             self.left_out = len(service.rule.ratios) - len(self.rule.ratios)

@@ -101,7 +101,6 @@ class Demands:
         self.drafted: set[int] = set()
         """Weighed services of which the plan depends on a draft that is not empty."""
         self.serving = 0
-        """Weighed services that serve."""
         self.until: dict[int, float] = {}
         self._services: tuple[Service, ...] = ()
         self._memory = Memory()
@@ -220,8 +219,7 @@ class Demands:
 
 def _asks_the_same(service: Service, before: Service) -> bool:
     """Whether people changed nothing of the service since: its jobs, its rule, `spec.replicas`."""
-    same = service is before or asked_of(service) == asked_of(before)
-    return same and service.replicas == before.replicas
+    return service.replicas == before.replicas and (service is before or asked_of(service) == asked_of(before))
 
 
 def _weighs(world: World) -> bool:
