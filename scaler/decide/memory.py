@@ -103,11 +103,10 @@ def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float,
     name = str(key)
     service = memory.services.get(name, ServiceMemory())
     before = service.instances.get(uid, NEVER_SEEN)
-    times = before.refused_times
-    wait = min(FIRST_REFUSAL * 2.0 ** min(times, 16), LONGEST_REFUSAL)
+    wait = min(FIRST_REFUSAL * 2.0 ** min(before.refused_times, 16), LONGEST_REFUSAL)
     after = msgspec.structs.replace(
-        before, refused=words, refused_until=now + wait, refused_times=times + 1, refused_generation=generation,
-        turns=Turns.FOR_GOOD,
+        before, refused=words, refused_until=now + wait, refused_times=before.refused_times + 1,
+        refused_generation=generation, turns=Turns.FOR_GOOD,
     )  # fmt: skip
     changed = msgspec.structs.replace(service, instances={**service.instances, uid: after})
     return msgspec.structs.replace(memory, services={**memory.services, name: changed})

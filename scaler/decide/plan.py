@@ -102,7 +102,6 @@ class Draft:
 
     @property
     def lacking(self) -> list[str]:
-        """Groups that run fewer instances than the target."""
         return [name for name, group in self.demand.groups.items() if group.running < group.target]
 
     @property
@@ -265,7 +264,6 @@ def _why_evicted(beneficiary: str) -> Reason:
 
 
 def _wrong_label(instance: Instance, service: Service) -> Why | None:
-    """What is wrong with the labels of an admitted instance, with the reason; None when nothing is wrong."""
     rule, problem = service.rule, service.problem
     if instance.mislabelled:
         return instance.mislabelled[0], instance.mislabelled[1:]

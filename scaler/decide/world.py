@@ -136,7 +136,6 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     faulty: int = 0
     """On a node or chip known as faulty."""
     restarts: int = 0
-    """Sum of container restart counts."""
     admitted_at: float = 0.0
     """Creation of its oldest pod; 0.0 without pods."""
     leftovers: bool = False
@@ -173,7 +172,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     newest: float = 0.0
     """Creation of its newest pod that is not terminating; 0.0 without pods."""
     ends_by: float = 0.0
-    """When its terminating pods should be gone; 0.0 without any, -1.0 = not known: on a node that is not Ready."""
+    """When its terminating pods should be gone, grace included; 0.0 = none, -1.0 = not known: a node is not Ready."""
     misplaced: bool = False
     """A released pod is in a PodGroup of several instances: the scaler has to correct that."""
     budget: RestartBudget | None = None
@@ -337,7 +336,6 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     actions: tuple[Action, ...] = ()
     notes: tuple[Note, ...] = ()
     serves: bool = False
-    """Every group runs at least its minimum."""
     replicas: int = ALL
     """Instances of the largest ratio that `spec.replicas` needs; `ALL` = as the rule says, 0 = the service rests."""
 
