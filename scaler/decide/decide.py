@@ -154,7 +154,8 @@ class _Pass:
         return self.probing, binds
 
     def _arbitrate_most(self, number: int, active: list[int]) -> _Part:
-        """Arbitrate a part. Services at which that or their plan fails are left out, and evict nobody; all if many."""
+        """Arbitrate a part without the services at which that or their plan fails: nobody is evicted for them either.
+        If arbitration fails at many services, without any service."""
         demands, probing = self.demands, self.probing
         while active:
             self.probing = probing

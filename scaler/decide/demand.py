@@ -147,7 +147,8 @@ class Demand:
 
     @cached_property
     def room_key(self) -> object:
-        """Equal for services that need the same room: priority and pod requests, nothing bound. None if more counts."""
+        """Services with equal keys need the same room: same priority, same pod requests, no bound pod. None where the
+        answer depends on more than that."""
         if self.bound_in_part or self.has_turns or self.bound or not self.minimum:
             return None
         requested = []

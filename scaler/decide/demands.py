@@ -130,7 +130,8 @@ class Demands:
         return changed, False
 
     def remember(self, world: World, after: dict[int, ServiceMemory]) -> Memory:
-        """The next memory, without services that are gone; the same object without a change. `after`: by position."""
+        """The next memory; the same object when nothing changed. Services that are gone are left out. `after`: position
+        -> the next memory of a service that was looked at, or that has a draft."""
         before, services = world.memory, world.memory.services
         changed = {at: memory for at, memory in after.items() if memory is not self.all[at].demand.seen}
         if changed:

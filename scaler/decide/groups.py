@@ -206,7 +206,8 @@ def groups_of(rule: Rule | None, members: tuple[Member, ...]) -> tuple[dict[str,
 
 
 Wanted = tuple[tuple[int, float], ...]
-"""(number, end; 0.0 = now in force), the highest first. Older ones only while higher, and until the delay is over."""
+"""(wanted number, end of that number; 0.0 = now in force), the highest number first. An older number is kept only while
+it is higher than the number in force and ended less than the delay ago."""
 
 
 def followed(seen: Wanted, service: Service, now: float) -> Wanted:

@@ -113,7 +113,8 @@ def refuse(memory: Memory, key: ServiceKey, uid: str, words: str, *, now: float,
 
 
 def remembered_of(seen: ServiceMemory, after: dict[str, InstanceMemory], now: float) -> ServiceMemory:
-    """The memory with `after` of its instances; when nothing changed the same object, which takes no new memory."""
+    """The memory of a service with the memories `after` of its instances. The same object when nothing changed, so that
+    a decision without changes allocates no lasting memory."""
     if seen.instances and after.keys() != seen.instances.keys():
         new = sum(uid not in seen.instances for uid in after)
         left = [uid for uid in seen.instances if uid not in after and _counts_on(seen.instances[uid], now)]

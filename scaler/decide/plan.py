@@ -74,6 +74,7 @@ class Draft:
         self.chosen: set[str] = set()
         """Uids of the instances chosen for the minimum: it is reserved or probed, or the service shares no nodes."""
         self.short = False
+        """An instance beyond the minimum is missing, and running surplus of the service would make room for it."""
         self.decide_again = False
         """This decision makes other actions possible: decide again at once."""
 
@@ -102,6 +103,7 @@ class Draft:
 
     @property
     def lacking(self) -> list[str]:
+        """Groups that run fewer instances than the target."""
         return [name for name, group in self.demand.groups.items() if group.running < group.target]
 
     @property

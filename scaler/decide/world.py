@@ -336,6 +336,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     actions: tuple[Action, ...] = ()
     notes: tuple[Note, ...] = ()
     serves: bool = False
+    """Every group runs at least its minimum."""
     replicas: int = ALL
     """Instances of the largest ratio that `spec.replicas` needs; `ALL` = as the rule says, 0 = the service rests."""
 
@@ -344,8 +345,10 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     """The numbers of one decision for the metrics."""
 
     serving: int = 0
+    """Weighed services that run at least their minimum."""
     minimums_waiting: int = 0
     scale_ups_waiting: int = 0
+    """Instances beyond a minimum that wait for room."""
     in_backoff: int = 0
     probing: int = 0
     idle: dict[str, int] = {}
