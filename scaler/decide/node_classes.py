@@ -68,8 +68,6 @@ class Fitting(NamedTuple):
 
 
 class NodeIndex:
-    """The nodes at one moment."""
-
     def __init__(self, nodes: Nodes) -> None:
         self._all, self.nodes = nodes, nodes.nodes
         self.resources = {name: index for index, name in enumerate(nodes.resources)}
@@ -80,14 +78,12 @@ class NodeIndex:
         self.class_of = [self._numbers.setdefault((n.node_class, n.passing), len(self._numbers)) for n in self.nodes]
         """The number of the class of each node."""
         self.size = Counter(self.class_of)
-        """Number of the class -> nodes of the class."""
         self.empty = {(number, node.allocatable) for number, node in zip(self.class_of, self.nodes, strict=True)}
         self._taking: dict[Where, Classes] = {}
         self._accepting: dict[Where, frozenset[NodeClass]] = {}
         free = sorted([(node.free, index) for index, node in enumerate(self.nodes) if node.schedulable])
         self._every = Classes(self.size)
         self._fitting = {(self._every, PodAmounts()): Fitting(free, 0)}
-        """Filled on demand by `fitting`."""
 
     def after(self, nodes: Nodes) -> NodeIndex:
         """The index of these nodes. Where possible the sorted lists of the old index are changed, not made anew."""
@@ -112,8 +108,7 @@ class NodeIndex:
         return new
 
     def _within(self, classes: Classes, entries: Iterable[Entry]) -> list[Entry]:
-        class_of = self.class_of
-        return [entry for entry in entries if class_of[entry[1]] in classes]
+        return [entry for entry in entries if self.class_of[entry[1]] in classes]
 
     def fitting(self, classes: Classes, pod: PodAmounts) -> Fitting:
         """The nodes of these classes with free room for such a pod. Amounts: at least those of the pod."""
@@ -129,8 +124,7 @@ class NodeIndex:
                 entries = entries[bisect_left(entries, ((pod[0][1],), -1)) :]
             for at, amount in pod:
                 entries = [entry for entry in entries if entry[0][at] >= amount]
-            places = sum([times(pod, free) for free, _ in entries])
-            known = self._fitting[classes, pod] = Fitting(entries, places)
+            known = self._fitting[classes, pod] = Fitting(entries, sum([times(pod, free) for free, _ in entries]))
         return known
 
     @cached_property
@@ -182,10 +176,8 @@ Requests = frozenset[PodRequests]
 
 
 class Neighbours:
-    """Which services share nodes: nodes of some class could run pods of both. Services that share nodes, directly or
-    through others, form one part of the cluster.
-
-    `counts`: pod requests -> number of weighed services with these requests."""
+    """Services share nodes if nodes of some class could run pods of both. Those that share nodes, directly or through
+    others, form one part of the cluster. `counts`: pod requests -> number of weighed services with these requests."""
 
     def __init__(self, counts: Counter[Requests], nodes: NodeIndex) -> None:
         self.service_counts, self.node_classes = counts.copy(), nodes.classes
@@ -193,7 +185,6 @@ class Neighbours:
         """Pod requests -> classes of nodes that services with these requests may use."""
         self.part: dict[Requests, int] = {}
         self.part_of_class: dict[NodeClass, int] = {}
-        """`part`: pod requests -> number of the part. `part_of_class`: class of nodes -> number of the part."""
         for number, (requests, own) in enumerate(self.classes.items()):
             joined = {self.part_of_class[one] for one in own if one in self.part_of_class}
             self.part |= {each: number for each, found in self.part.items() if found in joined}

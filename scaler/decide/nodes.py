@@ -1,9 +1,8 @@
-"""Pod requests and nodes: frozen values only.
+"""Pod requests and nodes: frozen values only. Must not know of services, ratios or instances.
 
-A `PodRequest` is what one pod requests, `Nodes` are all nodes at one moment. Amounts are whole numbers: cpu in
-millicores, memory in bytes, everything else in units; every pod requests one of the resource `pods`.
-A constraint of a pod that is not understood counts as met: to hold a pod that the scheduler would bind is worse than a
-pod that waits for the scheduler. Must not know of services, ratios or instances."""
+Amounts are whole numbers: cpu in millicores, memory in bytes, everything else in units; every pod requests one of the
+resource `pods`. A constraint of a pod that is not understood counts as met: to hold a pod that the scheduler would bind
+is worse than a pod that waits for the scheduler."""
 
 from __future__ import annotations
 
@@ -104,8 +103,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     allocatable: Amounts
     """Amounts of the empty node, faulty chips included."""
     free: Amounts
-    """Allocatable, less faulty chips and the requests of all bound pods that have not ended, terminating ones
-    included; may be negative."""
+    """Allocatable, less faulty chips and all bound pods that have not ended, terminating ones too; may be negative."""
     ending: tuple[tuple[float, Amounts], ...] = ()
     """Terminating pods: the time when they should be gone (with their grace period), and the amounts that they take."""
     ready: bool = True
@@ -155,22 +153,17 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
 
     def node_class(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> NodeClass:
         """The class of a node; `labels` has to hold the name of the node under `NODE_NAME`."""
-        seen = []
-        for key, named in self.labels:
-            value = labels.get(key)
-            if value is not None:
-                seen.append((key, value if named is None or value in named else OTHER))
-        return NodeClass(tuple(seen), tuple(sorted({taint for taint in taints if taint.effect in REPELLING})))
+        found = ((key, labels[key], named) for key, named in self.labels if key in labels)
+        seen = tuple((key, value if named is None or value in named else OTHER) for key, value, named in found)
+        return NodeClass(seen, tuple(sorted({taint for taint in taints if taint.effect in REPELLING})))
 
-    def whole(self, amounts: Mapping[str, int]) -> tuple[int, ...]:
+    def whole(self, amounts: Mapping[str, int]) -> Amounts:
         """The amounts of the resources that matter, rounded down to whole grains."""
-        return tuple(
-            amounts.get(name, 0) // grain * grain for name, grain in zip(self.resources, self.grains, strict=True)
-        )
+        grains = zip(self.resources, self.grains, strict=True)
+        return tuple(amounts.get(name, 0) // grain * grain for name, grain in grains)
 
 
 def terms_of(requests: Iterable[PodRequest]) -> Terms:
-    """The terms of these pod requests."""
     distinct = set(requests)
     grains: dict[str, int] = {PODS: 1}
     for request in distinct:
@@ -231,25 +224,21 @@ def _compared(value: str | None, values: tuple[str, ...]) -> int:
 @lru_cache(maxsize=1 << 14)
 def tolerates(where: Where, taints: tuple[Taint, ...]) -> bool:
     """Whether none of the taints repels such pods."""
-    return all(
-        any(_tolerated(taint, one) for one in where.tolerations) for taint in taints if taint.effect in REPELLING
-    )
+    repelling = (taint for taint in taints if taint.effect in REPELLING)
+    return all(any(_tolerated(taint, one) for one in where.tolerations) for taint in repelling)
 
 
 def _tolerated(taint: Taint, toleration: Toleration) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
-    if toleration.operator not in ("Exists", "Equal", ""):
-        return not toleration.key or toleration.key == taint.key
-    if not toleration.key:
-        return toleration.operator == "Exists"
-    return toleration.key == taint.key and (toleration.operator == "Exists" or toleration.value == taint.value)
+    if toleration.operator not in ("Equal", ""):  # Exists, or an operator that is not known
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
 
 
 def joined(*parts: PodRequests) -> PodRequests:
     """All of these pods, in a fixed order."""
     counts: dict[PodRequest, int] = {}
-    for part in parts:
-        for request, count in part:
-            counts[request] = counts.get(request, 0) + count
+    for request, count in chain.from_iterable(parts):
+        counts[request] = counts.get(request, 0) + count
     return tuple(sorted((request, count) for request, count in counts.items() if count > 0))
