@@ -39,13 +39,11 @@ class Skew(msgspec.Struct, frozen=True):
     value of that time."""
 
     def latest(self, stamp: float) -> float:
-        """The latest moment that `stamp` may mean."""
         if stamp <= 0:
             return stamp
         return max(stamp - self.least, *(min(stamp - least, until) for until, least in self.before), 0.0)
 
     def earliest(self, stamp: float) -> float:
-        """The earliest moment that `stamp` may mean."""
         return stamp - self.most if stamp > 0 else stamp
 
     def stamp(self, moment: float) -> float:
@@ -146,10 +144,8 @@ SLICE = 0.01
 
 
 class Slices:
-    """For a task with much work: lets the loop run other tasks whenever `SLICE` seconds have passed since the last
-    time.
-
-    In virtual time no time passes here, so a history does not depend on the speed of the machine."""
+    """For a task with much work: lets the loop run other tasks every `SLICE` seconds. In virtual time no time passes
+    here, so a history does not depend on the speed of the machine."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

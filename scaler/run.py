@@ -44,7 +44,6 @@ def run(args: argparse.Namespace, notes: Notes | None = None) -> int:
 
 
 async def _main(settings: Settings, notes: Notes | None) -> int:
-    """Run until a signal or an error; returns the exit code."""
     import structlog  # noqa: PLC0415 - `scaler run --help` stays fast
 
     from scaler.installs import OverlapError  # noqa: PLC0415

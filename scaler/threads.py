@@ -1,14 +1,9 @@
 """Loops in threads of their own, for what must not wait for the main loop, nor delay it: both servers, and the Lease.
 
-Loops exchange only awaited results and immutable values. The Lease is renewed over a connection of its own:
-
-    main loop  --beats-->  thread: Election  --renews, as long as the beats are fresh-->  Lease
-        ^ works                     |
-        +------- starts, ends ------+
-
-A main loop that is blocked for too long must not lead: the Lease expires and another replica takes over. When the main
-loop runs again, the deadline of every writer is past, so it sends nothing before it ends. Loops of one process share
-one monotonic clock, so a deadline means the same in both."""
+Loops exchange only awaited results and immutable values. The Lease is renewed over a connection of its own, as long as
+the beats of the main loop are fresh. A main loop that is blocked for too long must not lead: the Lease expires and
+another replica takes over. When the main loop runs again, the deadline of every writer is past, so it sends nothing
+before it ends. Loops of one process share one monotonic clock, so a deadline means the same in both."""
 
 from __future__ import annotations
 
