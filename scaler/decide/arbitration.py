@@ -24,28 +24,22 @@ class Arbitration:
     """One decision about the services of one part."""
 
     def __init__(self, drafts: dict[int, Draft], sources: Sources, *, probing: bool) -> None:
-        """`drafts`: of services with something to weigh; drafts of services with possible victims are added on the way.
-        `probing`: the minimum of some service is probed now."""
+        """`drafts`: of services with something to weigh; those of possible victims are added on the way."""
         self.all = drafts
-        self.drafts = sorted(
-            drafts.values(), key=lambda each: (-each.demand.priority, each.demand.oldest, each.demand.name)
-        )
+        self.drafts = sorted(drafts.values(), key=lambda d: (-d.demand.priority, d.demand.oldest, d.demand.name))
         self.placement, self.world, self.policy = sources.placement, sources.world, sources.world.policy
         self.minimums = Minimums(sources, self.drafts, probing=probing)
         self.reserved: list[tuple[Draft, Minimum]] = []
         self._services_in_hands: list[Draft] = []
         """Services with an instance in hands for which room is reserved."""
         self._pods_in_hands: Counter[PodRequest] = Counter()
-        """Pod requests of these instances, each with the number of pods."""
         self._no_room: dict[PodRequests, Why] = {}
         """Step 5: pod requests of a scale-up that does not fit, or may spoil a reservation -> the reason."""
         self._kept: dict[str, Reservation] = {}
         """Uid of an instance that cannot be revoked -> its reservation."""
-        self._gone: list[tuple[Draft, Member]] = []
-        """Instances that this decision revokes."""
+        self._revoked: list[tuple[Draft, Member]] = []
 
     def run(self) -> None:
-        """Update turns, then the five steps, then the last changes of the memory."""
         for draft in self.drafts:
             in_time = draft.memory.backoff_until or draft.demand.has_turns
             back_at = self.placement.nodes.back_at(draft.classes) if in_time else 0.0
@@ -59,8 +53,7 @@ class Arbitration:
             turn.settle(draft, self.world)
 
     def _keep_in_hands(self) -> None:
-        """Reserve room first for instances that are bound in part, while their turn goes on, for instances in hands
-        that cannot be revoked, and for instances in hands of paused services."""
+        """Reserve room first for what stays: bound in part while its turn goes on, irrevocable, or paused in hands."""
         for draft in self.drafts:
             for member in (*draft.demand.irrevocable, *draft.demand.hands):
                 self._keep(draft, member)
@@ -81,9 +74,7 @@ class Arbitration:
         is_over = turn.is_over(memory, self.world)
         if memory.turn_over or (member.in_hands and is_over):
             return False
-        if not is_over:
-            return True
-        if self._has_to_end(draft, member):
+        if is_over and self._has_to_end(draft, member):
             draft.remember_of(member.uid, turn_over=True, turn_since=0.0)
             draft.decide_again = True
             return False
@@ -126,7 +117,7 @@ class Arbitration:
             group.give_place(member)
         if self.placement.fits(requests_of(others)) is not None:
             return False
-        return not self.placement.spoils(requests_of([one, *others]), [self._pods_in_hands.items()], own=False)
+        return not self.placement.spoils(requests_of([one, *others]), self._pods_in_hands.items(), own=False)
 
     def _revoke_scale_ups(self) -> None:
         """Revoke scale-ups beyond the largest ratio, and scale-ups that do not fit beside the minimums."""
@@ -167,14 +158,12 @@ class Arbitration:
         return any(other is not draft and draft.shares_nodes_with(other) for other in lacking)
 
     def _why_revoked(self, draft: Draft, member: Member, found: Reservation | Shortage, *, beyond: bool) -> Why | None:
-        """Why an instance in hands has to be revoked; None when it stays. `beyond`: beyond the target."""
         if member.uid in draft.demand.half_made:
             return Reason.REVOKED, (draft.awaited,)
         if isinstance(found, Shortage):
             alone = not (draft.shares or draft.demand.lacks_minimum or beyond)
-            other = self._any_fits(
-                m for m in startable(draft, member.instance.group or "", self.world) if m.uid != member.uid
-            )
+            others = startable(draft, member.instance.group or "", self.world)
+            other = self._any_fits(m for m in others if m.uid != member.uid)
             return (Reason.WAITING_FOR_CAPACITY, (str(found),)) if other or not alone else None
         if self._spoils(member):
             return Reason.WAITING_FOR_CAPACITY, (RESERVED_FOR_OTHERS,)
@@ -189,7 +178,7 @@ class Arbitration:
 
     def _spoils(self, member: Member, *, own: bool = False) -> bool:
         """Whether the scheduler may spoil a reservation with this instance and those in hands. `own`: count its own."""
-        return self.placement.spoils(member.instance.unbound, [self._pods_in_hands.items()], own=own)
+        return self.placement.spoils(member.instance.unbound, self._pods_in_hands.items(), own=own)
 
     def _put_in_hands(self, draft: Draft, *members: Member) -> None:
         """Note instances that have a reservation and that the scheduler may bind at any moment."""
@@ -199,7 +188,7 @@ class Arbitration:
 
     def _release_minimums(self) -> None:
         """Admit whole minimums, beside all that is in hands or being revoked; the most restricted instance first."""
-        self._gone = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
+        self._revoked = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
         queue = [
             (draft, member)
             for draft, minimum in self.reserved
@@ -248,7 +237,7 @@ class Arbitration:
 
     def _is_crowded(self, draft: Draft) -> bool:
         """Whether pods that this decision revokes, and that exist for a moment, do not fit beside all reservations."""
-        near = [m for other, m in self._gone if draft.shares_nodes_with(other)]
+        near = [m for other, m in self._revoked if draft.shares_nodes_with(other)]
         return bool(near) and self.placement.fits(requests_of(near)) is not None
 
     def _scale_up(self) -> None:
@@ -260,13 +249,12 @@ class Arbitration:
     def _scale_up_group(self, draft: Draft, name: str) -> None:
         found = startable(draft, name, self.world)
         for member in found:
-            if not draft.groups[name].has_place_for(member):
-                continue
-            why = self._why_not_scaled_up(draft, member, found)
-            if why is None:
-                draft.admit(member)
-            else:
-                draft.waits[member.uid] = why
+            if draft.groups[name].has_place_for(member):
+                why = self._why_not_scaled_up(draft, member, found)
+                if why is None:
+                    draft.admit(member)
+                else:
+                    draft.waits[member.uid] = why
         # The other candidates could have a place, but are in backoff or have no pods yet.
         held = draft.demand.scale_up_candidates[name]
         others = held if len(found) < len(held) else ()

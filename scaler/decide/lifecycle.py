@@ -97,8 +97,6 @@ class Life(msgspec.Struct, frozen=True, gc=False):
 
 
 class InstanceAction(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="action"):
-    """An action on one instance."""
-
     uid: str
 
 
@@ -190,13 +188,12 @@ def _replace_at(instance: Instance) -> float:
 
 
 def _ending(instance: Instance, now: float) -> tuple[Ending, str] | None:
-    life, name = instance.life, instance.name
-    policy = life.policy
+    life, policy = instance.life, instance.life.policy
     has_succeeded = life.succeeded == instance.expected > 0
     if policy.all_workers and life.workers:
         has_succeeded = life.workers_succeeded == life.workers
     if has_succeeded:
-        return Ending.JOB_SUCCEEDED, f"Job {name} successfully completed."
+        return Ending.JOB_SUCCEEDED, f"Job {instance.name} successfully completed."
     if policy.deadline is not None and policy.started_at and now >= policy.started_at + policy.deadline:
         return Ending.DEADLINE_EXCEEDED, f"It was started more than {policy.deadline} s ago."
     fatal = next((pod for pod in life.failed if not is_replaced(pod)), None)
@@ -210,7 +207,6 @@ def _ending(instance: Instance, now: float) -> tuple[Ending, str] | None:
 
 
 def _after_the_end(instance: Instance, now: float) -> LifeAction | None:
-    """Delete pods as the run policy says, then delete the job when its `ttl` is over."""
     life, policy = instance.life, instance.life.policy
     pods = life.unbound
     if policy.clean is not CleanPods.NONE:

@@ -61,7 +61,8 @@ class Minimums:
             self._evict(draft, found)
             victims = found.victims or self.sources.victims_of(draft)
             names = [f"{victim.draft.demand.name}/{victim.member.instance.name}" for victim in victims]
-            why = Reason.WAITING_FOR_ROOM, room_in_words(found.reservation.waits_for, names, evicted=not found.victims)
+            nodes = self.placement.waits_for(found.reservation)
+            why = Reason.WAITING_FOR_ROOM, room_in_words(nodes, names, evicted=not found.victims)
             for member in found.members:
                 if member.in_hands and draft.shares:
                     draft.revoke(member, why)  # the scheduler would bind it on reserved room
@@ -92,8 +93,7 @@ class Minimums:
             if made is None and found.room is Room.FREE:
                 draft.remember(made=False)
         elif made is False:
-            since = self.world.now if draft.memory.turn_since else 0.0
-            draft.remember(made=True, turn_since=since)
+            draft.remember(made=True, turn_since=self.world.now if draft.memory.turn_since else 0.0)
 
     def _after_its_turn(self, draft: Draft, found: Minimum) -> Minimum | None:
         """The turn is over by the clock: reserve room for other candidates, or end the turn (None), or go on."""
@@ -163,7 +163,6 @@ class Minimums:
         return held and self.too_large(draft) is None
 
     def _waits_to_scale_up(self, draft: Draft) -> bool:
-        """Whether an instance beyond the minimum is held and could start, or is in hands."""
         if draft.demand.lacks_minimum or draft.demand.paused:
             return False
         hands = any(m.uid not in draft.chosen and m.uid not in draft.revoked for m in draft.demand.hands)
@@ -198,7 +197,7 @@ class Minimums:
         missing = [*draft.demand.bound_in_part, *chosen]
         patient = now - memory.held_since < turn.probe_after(memory, self.world.policy)
         if turn.is_probing(memory, self.world):
-            return self._try(draft, chosen)
+            return self._probe(draft, chosen)
         if memory.probe_since:
             draft.remember(probe_since=0.0, probes=memory.probes + 1, held_since=now)
         elif not memory.held_since:
@@ -206,11 +205,10 @@ class Minimums:
         elif not (patient or self.probing) and self.placement.sums_suffice(requests_of(missing)):
             self.probing = True
             draft.remember(probe_since=now)
-            return self._try(draft, chosen)
+            return self._probe(draft, chosen)
         return self._give_up(draft, why)
 
-    def _try(self, draft: Draft, chosen: Sequence[Member]) -> Minimum | None:
-        """The probe: admit the minimum without a reservation."""
+    def _probe(self, draft: Draft, chosen: Sequence[Member]) -> Minimum | None:
         draft.chosen = {member.uid for member in chosen}
         for member in chosen:
             if member.state is State.HELD and is_made(member):
@@ -240,7 +238,6 @@ class Minimums:
         return isinstance(self.placement.reserve(member.instance.unbound), Reservation)
 
     def _give_up(self, draft: Draft, why: Why) -> Minimum | None:
-        """Reserve nothing and revoke what is in hands. No other service is blocked."""
         draft.remember(turn_since=0.0)
         for member in draft.demand.hands:
             draft.revoke(member, why)

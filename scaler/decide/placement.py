@@ -59,19 +59,10 @@ class Reservation(msgspec.Struct, eq=False):
     """Room for all pods of a call, until the reservation is cancelled. Compared by identity."""
 
     placed: list[PlacedPod]
-    _trial: Trial
-
-    @property
-    def waits_for(self) -> tuple[str, ...]:
-        """Names of the nodes on which its pods need room that is not free now."""
-        nodes = {pod.node for pod in self.placed if not self._trial.is_free_for(pod)}
-        return tuple(self._trial.nodes.nodes[index].name for index in sorted(nodes))
 
 
 class Placement:
-    """The room of the nodes in one decision. `due_back`: seconds that overdue room still counts as to come.
-
-    The classes of two nodes have to differ if one of the pod requests fits on one node only."""
+    """The room of the nodes in one decision. Classes of two nodes have to differ if a pod request fits on one only."""
 
     def __init__(self, nodes: NodeIndex, *, now: float = 0.0, due_back: float = 0.0) -> None:
         self.nodes, self._trial = nodes, Trial(nodes, now=now, due_back=due_back)
@@ -88,7 +79,7 @@ class Placement:
         """Reserve room for all of these pods. If not all fit, reserve nothing and return the shortage."""
         found = self._try(pods, room)
         self._trial.keep()
-        return found if isinstance(found, Shortage) else Reservation(found, self._trial)
+        return found if isinstance(found, Shortage) else Reservation(found)
 
     def cancel(self, reservation: Reservation) -> None:
         """Free the room of a reservation. A second call changes nothing."""
@@ -96,6 +87,11 @@ class Placement:
             self._trial.put(pod, -1)
         reservation.placed = []
         self._unfit.clear()
+
+    def waits_for(self, reservation: Reservation) -> tuple[str, ...]:
+        """Names of the nodes on which its pods need room that is not free now."""
+        nodes = {pod.node for pod in reservation.placed if not self._trial.is_free_for(pod)}
+        return tuple(self.nodes.nodes[index].name for index in sorted(nodes))
 
     def count_freed(self, pods: Iterable[tuple[str, PodRequest]], sign: int = 1) -> None:
         """Count the room of these pods (node name, request) as `FREED`, on schedulable nodes only. With sign -1, count
@@ -119,7 +115,6 @@ class Placement:
         return all(map(self._sum_suffices, chosen))
 
     def _sum_suffices(self, groups: Sequence[tuple[Classes, Counter[int]]]) -> bool:
-        """Whether the nodes that accept any of these pods have the requested amounts in sum."""
         classes = Classes().union(*[classes for classes, _ in groups])
         amounts = sum((amounts for _, amounts in groups), Counter[int]())
         states, entries = self._trial.states, self.nodes.fitting(classes, ()).entries
@@ -127,7 +122,6 @@ class Placement:
         return all(sum([free[at] for free in rest if free[at] > 0]) >= amount for at, amount in amounts.items())
 
     def _try(self, pods: PodRequests, room: Room) -> list[PlacedPod] | Shortage:
-        """Place all of these pods. If not all fit, move no pod and return the shortage."""
         known = self._unfit.get((pods, room))
         if known is not None:
             return known
@@ -170,16 +164,14 @@ class Placement:
         short = (one for one in amounts if self._there(self._trial.class_of((one,), classes), room, count) < count)
         return list(self.nodes.resources)[next(short, amounts[0])[0]]
 
-    def spoils(
-        self, pods: PodRequests, in_hands: Iterable[Iterable[tuple[PodRequest, int]]], *, own: bool = True
-    ) -> bool:
+    def spoils(self, pods: PodRequests, in_hands: Iterable[tuple[PodRequest, int]], *, own: bool = True) -> bool:
         """Whether a scheduler, which knows no reservations, may spoil one by binding `pods` and the pods `in_hands`.
         Counts reservations within reach of `pods`, their own only if `own`. All these pods have to be reserved, at the
         least room of their kind. True when not sure. Sections 3b.6 and 3b.7 of the contract."""
         mine = self._trial.counted(pods)
         involved = self._trial.reach(mine)
         if len(involved) > 1:
-            hands, before = self._trial.counted(chain(pods, *in_hands)), dict[PodClass, int]()
+            hands, before = self._trial.counted(chain(pods, in_hands)), dict[PodClass, int]()
             for pod in sorted(involved, key=by_restriction):
                 later = {hand: count for hand, count in hands.items() if hand not in before and hand is not pod}
                 if not self._is_safe(pod, before, later, less=0 if own else mine.get(pod, 0)):

@@ -70,9 +70,8 @@ class Sources:
     def find(self, draft: Draft) -> Minimum | Shortage:
         """The minimum on the first source of room that suffices; else what is missing of free room."""
         key = None if draft.memory.victims else draft.demand.room_key
-        known = self.unfit.get(key) if key is not None else None
-        if known is not None:
-            return known
+        if key in self.unfit:
+            return self.unfit[key]
         found = self._on_free_room(draft)
         if isinstance(found, Shortage):
             found = self._on_other_room(draft) or found
@@ -145,8 +144,7 @@ class Sources:
             kinds = {
                 (m.instance.unbound, m.state is State.TERMINATING, draft.memory_of(m.uid).turns > 0) for m in candidates
             }
-            alike = len(kinds) < 2
-            by_group.append(combinations(candidates[:number] if alike else candidates, number))
+            by_group.append(combinations(candidates[:number] if len(kinds) < 2 else candidates, number))
         return ([*draft.demand.bound_in_part, *chosen] for chosen in one_of_each(by_group))
 
     def make_room(self, members: list[Member], room: Room, victims: Sequence[Victim]) -> Minimum | None:
@@ -217,9 +215,8 @@ class Sources:
         return self.placement.nodes.classes_for(requests_of([*draft.demand.bound_in_part, *candidates]))
 
     def _surplus(self, draft: Draft, helpful: Collection[NodeClass]) -> tuple[list[Victim], list[Victim]]:
-        """Bound instances beyond the minimum with a pod on a node of the `helpful` classes, newest first. First list:
-        useless instances (without a slot, or not running). Second list: running instances. A group keeps its minimum.
-        Instances with a pod on a node that is not ready are left out."""
+        """Bound instances beyond the minimum with a pod on a node of the `helpful` classes, newest first; none with a
+        pod on a node that is not ready. First list: useless ones (no slot, or not running); second: running ones."""
         demand = draft.demand
         useless, running = list[Member](), list[Member]()
         if demand.paused or demand.service.assumed or demand.rule is None:
@@ -239,12 +236,10 @@ class Sources:
         return [Victim(draft, member) for member in useless], [Victim(draft, member) for member in running]
 
     def _leaves_room(self, member: Member) -> bool:
-        """Whether a deletion of the instance makes room: all its nodes are ready."""
         nodes = [self.placement.nodes.by_name.get(name) for name, _ in member.instance.seats]
         return bool(nodes) and all(node is not None and node.ready for node in nodes)
 
     def _on_nodes(self, members: Iterable[Member], classes: Collection[NodeClass]) -> list[Member]:
-        """The members with a pod on a schedulable node of these classes."""
         by_name = self.placement.nodes.by_name
         return [
             member for member in members

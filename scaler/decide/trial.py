@@ -7,8 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from itertools import count as numbered
+from itertools import chain, count
 from operator import attrgetter
 
 import msgspec
@@ -40,8 +39,7 @@ class PodClass:
         """Room -> nodes with room for such a pod, sorted. Some entries may be out of date."""
         self.read: dict[Room, int] = {}
         """Room -> length of the log that `orders` has taken into account."""
-        self.reserved = [0, 0, 0, 0]
-        """Number of reserved pods, by `Room`."""
+        self.reserved = [0] * len(Room)
         self.places: dict[Room, int] = {}
         """Room -> places for such pods on all nodes without reservations. Filled on demand."""
         self.losses: dict[PodClass, float] = {}
@@ -93,8 +91,6 @@ class NodeState:
 
 
 class PlacedPod(msgspec.Struct, eq=False):
-    """One reserved pod."""
-
     pod_class: PodClass
     room: Room
     number: int
@@ -102,8 +98,6 @@ class PlacedPod(msgspec.Struct, eq=False):
 
 
 class Trial:
-    """The pods of one trial placement. `due_back`: seconds that overdue room still counts as to come."""
-
     def __init__(self, nodes: NodeIndex, *, now: float, due_back: float) -> None:
         self.nodes = nodes
         self._now, self._due_back = now, due_back
@@ -115,7 +109,7 @@ class Trial:
         self._moves: list[tuple[PlacedPod, int]] = []
         """Moved pods of this call, each with the index of its node before; -1 = none."""
         self._opened = False
-        self._numbers = numbered()
+        self._numbers = count()
         self._steps, self._effort = 0, EFFORT
 
     def pod_class(self, request: PodRequest) -> PodClass:
@@ -135,9 +129,9 @@ class Trial:
 
     def counted(self, pods: Iterable[tuple[PodRequest, int]]) -> dict[PodClass, int]:
         counts = Counter[PodClass]()
-        for request, count in pods:
-            if count > 0:
-                counts[self.pod_class(request)] += count
+        for request, number in pods:
+            if number > 0:
+                counts[self.pod_class(request)] += number
         return counts
 
     def _state(self, index: int) -> NodeState:
@@ -146,7 +140,6 @@ class Trial:
         return self.states[index]
 
     def count_freed(self, pods: Iterable[tuple[str, PodRequest]], sign: int) -> None:
-        """Count the room of these pods (node name, request) as `FREED`; with sign -1, take it back."""
         nodes, index = self.nodes.nodes, self.nodes.resources
         for name, request in pods:
             at = bisect_left(nodes, name, key=lambda node: node.name)
@@ -169,12 +162,10 @@ class Trial:
         pod.node = to
 
     def _move(self, pod: PlacedPod, to: int) -> None:
-        """Move the pod so that `undo` can move it back."""
         self._moves.append((pod, pod.node))
         self.put(pod, to)
 
     def keep(self) -> None:
-        """Keep all moves of this call."""
         self._moves.clear()
 
     def undo(self, start: int = 0) -> None:
@@ -208,7 +199,6 @@ class Trial:
         return state is None or state.room[room] == entry[0]
 
     def places(self, pod_class: PodClass, room: Room) -> int:
-        """How many such pods all nodes hold without reservations."""
         if room not in pod_class.places:
             amounts, class_of = pod_class.amounts, self.nodes.class_of
             pod_class.places[room] = self.nodes.fitting(pod_class.classes, amounts).places + sum([
@@ -255,27 +245,20 @@ class Trial:
         if self._is_in_vain(wanted, room):
             return None, True
         found, sure = self._rearranged(pods)
-        if found:
-            return pods, True
-        self.undo()
-        return None, sure
+        return (pods if found else None), sure
 
     def _place(self, pod: PlacedPod) -> bool:
-        """Place the pod on the fullest node that has room for it. False when no node has room."""
         order = self.order(pod.pod_class, pod.room)
         if order:
             self._move(pod, order[0][1])
         return bool(order)
 
     def _is_in_vain(self, wanted: Mapping[PodClass, int], room: Room) -> bool:
-        """Whether the candidate nodes have too few places for all pods, reserved and wanted. Each pod counts as the
-        least number of places that it takes."""
+        """Whether the candidate nodes have too few places for all pods, if each takes as few places as it can."""
         if not all(each.classes for each in wanted):
             return True
         reserved = [each for each in self.pod_classes.values() if any(each.reserved)]
-        levels = [
-            level for level in Room if level == room or (level > room and any(r.reserved[level] for r in reserved))
-        ]
+        levels = [at for at in Room if at == room or (at > room and any(each.reserved[at] for each in reserved))]
         for level in levels:
             counts = Counter({each: sum(each.reserved[: level + 1]) for each in reserved})
             counts.update(wanted)
@@ -289,11 +272,12 @@ class Trial:
         self._steps = given = min(STEPS, self._effort)
         reached = self.reach({pod.pod_class for pod in pods})
         movable = any(each.reserved[room] and self.order(each, room) for each in reached for room in Room)
-        found = sure = movable and all(self._place_or_move(pod, set()) for pod in pods)
+        if movable and all(self._place_or_move(pod, set()) for pod in pods):
+            return True, True
+        self.undo()
+        found, sure = self._repacked(pods, set(reached))
         if not found:
             self.undo()
-            found, sure = self._repacked(pods, set(reached))
-        if not found:
             self._effort -= given - max(self._steps, 0)
         return found, sure
 

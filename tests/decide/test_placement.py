@@ -292,8 +292,8 @@ def played(of: Placement, steps: Sequence[tuple[PodRequests, Room, int]]) -> lis
     for pods, room, _ in steps:
         seen += [of.breadth(pods), of.sums_suffice(pods), of.fits(pods, room)]
         found = of.reserve(pods, room)
-        seen.append((placed_on(of, found), found.waits_for) if isinstance(found, Reservation) else found)
-        seen += [of.spoils(pods, [earlier for earlier, _, _ in steps])]
+        seen.append((placed_on(of, found), of.waits_for(found)) if isinstance(found, Reservation) else found)
+        seen += [of.spoils(pods, joined(*(earlier for earlier, _, _ in steps)))]
     return seen
 
 
@@ -323,7 +323,7 @@ def test_what_is_said_to_spoil_nothing_spoils_nothing(
     for at, pods in enumerate(hands):
         others = [*hands[:at], *hands[at + 1 :]]
         before = [pod for part in others for pod in one_by_one(part)]
-        if not of.spoils(pods, others) and not spoilt(some, before, [*rest, *one_by_one(pods)]):
+        if not of.spoils(pods, joined(*others)) and not spoilt(some, before, [*rest, *one_by_one(pods)]):
             assert not spoilt(some, [pod for part in hands for pod in one_by_one(part)], rest)
 
 
@@ -339,7 +339,7 @@ def test_pods_of_one_kind_spoil_nothing() -> None:
     of = placement(*[node(A, 8)] * 3)
     for _ in range(3):
         reserved(of, (ask(8), 1))
-    assert not of.spoils(((ask(8), 1),), [((ask(8), 1),)])
+    assert not of.spoils(((ask(8), 1),), ((ask(8), 1),))
 
 
 def test_pods_of_mixed_sizes_spoil_nothing_where_there_is_a_node_for_each() -> None:
@@ -347,25 +347,25 @@ def test_pods_of_mixed_sizes_spoil_nothing_where_there_is_a_node_for_each() -> N
     mixed = [((ask(size, cpu=size), 5),) for size in range(1, 9)] * 5
     for pods in mixed:
         reserved(of, *pods)
-    assert not of.spoils(mixed[0], mixed[1:20])
-    assert not of.spoils(mixed[7], mixed[8:])
+    assert not of.spoils(mixed[0], joined(*mixed[1:20]))
+    assert not of.spoils(mixed[7], joined(*mixed[8:]))
 
 
 def test_restricted_pods_in_hands_spoil_no_flexible_ones_that_fit_after_them() -> None:
     of = placement(node(A, 8), node(A, 8), node(B, 8), node(B, 8))
     reserved(of, (ask(8), 2))
     reserved(of, (ask(8, ON_A), 2))
-    assert not of.spoils(((ask(8, ON_A), 1),), [((ask(8, ON_A), 1),)])
-    assert of.spoils(((ask(8), 2),), [])
+    assert not of.spoils(((ask(8, ON_A), 1),), ((ask(8, ON_A), 1),))
+    assert of.spoils(((ask(8), 2),), ())
 
 
 def test_pods_that_take_what_nobody_is_short_of_spoil_nothing() -> None:
     of = placement(*[node(A, 8)] * 4)
     reserved(of, (ask(8, cpu=10), 4))
     reserved(of, (ask(0, cpu=5), 6))
-    assert not of.spoils(((ask(0, cpu=5), 2),), [((ask(0, cpu=5), 4),)])
+    assert not of.spoils(((ask(0, cpu=5), 2),), ((ask(0, cpu=5), 4),))
     reserved(of, (ask(0, cpu=20), 5))
-    assert of.spoils(((ask(0, cpu=20), 5),), [])
+    assert of.spoils(((ask(0, cpu=20), 5),), ())
 
 
 def test_sums_are_taken_for_every_set_of_candidate_nodes() -> None:
@@ -425,10 +425,10 @@ def test_a_long_chain_of_reservations_moves_for_one_pod() -> None:
 def test_room_to_come_is_not_taken_from_what_is_free() -> None:
     of = placement(node(A, 4, ending=((1.0, (8, 0, 0)),)), node(B, 0), due_back=5.0)
     first = reserved(of, (ask(8), 1), room=Room.TO_COME)
-    assert (placed_on(of, first), first.waits_for) == (("n000",), ("n000",))
+    assert (placed_on(of, first), of.waits_for(first)) == (("n000",), ("n000",))
     assert fits(of, ask(4))
     second = reserved(of, (ask(4), 1), room=Room.TO_COME)
-    assert second.waits_for == ()
+    assert of.waits_for(second) == ()
     assert not fits(of, ask(4))
     of.cancel(second)
     assert fits(of, ask(4))
@@ -455,7 +455,7 @@ def test_granted_room_counts_until_it_is_withdrawn() -> None:
     assert not fits(of, ask(8), room=Room.FREED)
     of.count_freed(victims)
     assert not fits(of, ask(8))
-    assert reserved(of, (ask(8), 1), room=Room.FREED).waits_for == ("n000",)
+    assert of.waits_for(reserved(of, (ask(8), 1), room=Room.FREED)) == ("n000",)
     of = placement(node(A, 0))
     of.count_freed(victims)
     of.count_freed(victims, -1)
