@@ -10,8 +10,6 @@ from itertools import count
 
 MANY = 50_000
 """Objects. If a decision makes more, its objects are never walked: one walk would last longer than 10 ms."""
-OLDEST = 2
-"""The generation of a full collection."""
 ALL_AFTER = 1_000
 """Full collections until one walks all objects again: objects that were in use during a collection may have become
 garbage since, some kilobytes per so many collections."""
@@ -23,7 +21,7 @@ def what_stays_spared() -> Iterator[None]:
     collections = count(1)
 
     def sort_out(phase: str, info: dict[str, int]) -> None:
-        if phase == "stop" and info["generation"] == OLDEST:
+        if phase == "stop" and info["generation"] == 2:  # a full collection
             gc.freeze()
             if next(collections) % ALL_AFTER == 0:
                 gc.unfreeze()

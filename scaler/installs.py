@@ -54,8 +54,7 @@ class Installs:
         self._api = api
         self._own = (settings.lease_namespace, settings.lease_name if settings.leader_election else "")
         self._governed = frozenset(settings.namespaces)
-        self._is_known = False
-        """The own namespace has the label."""
+        self._own_is_labelled = False
         self._is_there = False
         """There was no conflict with another install: from then on a younger one has to give way."""
         self._logged = ""
@@ -65,11 +64,11 @@ class Installs:
         try:
             page = await self._api.list(NAMESPACES, label_selector=INSTALL_LABEL, limit=_MOST)
             scopes = [str(item["metadata"]["name"]) for item in page.items]
-            self._is_known = self._own[0] in scopes
+            self._own_is_labelled = self._own[0] in scopes
             await self._look(scopes)
             self._is_there = True
             label = f"namespace {self._own[0]} has no label {INSTALL_LABEL}: it gives way to installs that have it"
-            problem = ("", "") if self._is_known else ("not known as an install", label)
+            problem = ("", "") if self._own_is_labelled else ("not known as an install", label)
         except KubeError as error:
             problem = ("other installs are not looked for", str(error))
         if problem[0] not in ("", self._logged):
@@ -78,7 +77,7 @@ class Installs:
 
     async def follow(self) -> None:
         """Check again and again, until the own namespace has the label; raises OverlapError."""
-        while not self._is_known:
+        while not self._own_is_labelled:
             await asyncio.sleep(AGAIN)
             await self.look()
 
@@ -113,7 +112,7 @@ class Installs:
 
         found = await self._leases({*scopes, self._own[0]})
         own = found.pop(self._own, None)
-        if own is not None and not self._is_known:
+        if own is not None and not self._own_is_labelled:
             anywhere = await self._leases([None])
             found |= {name: lease for name, lease in anywhere.items() if turn(lease) < turn(own)}
         held = (lease for lease in found.values() if spec_of(lease).get("holderIdentity"))

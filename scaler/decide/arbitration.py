@@ -2,8 +2,7 @@
 
     reserve what cannot be revoked -> reserve minimums, in order -> revoke scale-ups -> release minimums -> scale up
 
-Minimums reserve room, whole or not at all, and may preempt scale-ups. Scale-ups use what is left. A reservation that
-makes no progress ends."""
+Minimums reserve room, whole or not at all, and may preempt scale-ups. Scale-ups use what is left."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ class Arbitration:
         self.drafts = sorted(drafts.values(), key=lambda d: (-d.demand.priority, d.demand.oldest, d.demand.name))
         self.placement, self.world, self.policy = sources.placement, sources.world, sources.world.policy
         self.minimums = Minimums(sources, self.drafts, probing=probing)
-        self.reserved: list[tuple[Draft, Minimum]] = []
+        self._on_free_room: list[tuple[Draft, Minimum]] = []
         self._services_in_hands: list[Draft] = []
         """Services with an instance in hands for which room is reserved."""
         self._pods_in_hands: Counter[PodRequest] = Counter()
@@ -102,14 +101,12 @@ class Arbitration:
             for member in own:
                 if member.uid not in draft.chosen and member.uid not in draft.revoked:
                     self._keep(draft, member)
-            if minimum is not None:
-                self.reserved.append((draft, minimum))
-                if minimum.room is Room.FREE:
-                    self._put_in_hands(draft, *(m for m in minimum.members if m.in_hands or m.in_part))
+            if minimum is not None and minimum.room is Room.FREE:
+                self._on_free_room.append((draft, minimum))
+                self._put_in_hands(draft, *(m for m in minimum.members if m.in_hands or m.in_part))
 
     def _has_room_beside(self, draft: Draft, one: Member, others: Sequence[Member]) -> bool:
-        """Whether `one` and all `others` of its group have places and room, and wherever the scheduler puts them, no
-        reservation is spoilt."""
+        """Whether `one` and the `others` of its group have places and room, and spoil no reservation wherever bound."""
         group = draft.groups[others[0].instance.group or ""].copy()
         for member in others:
             if not group.has_place_for(member):
@@ -153,7 +150,7 @@ class Arbitration:
 
     def _is_in_the_way(self, draft: Draft) -> bool:
         """Whether the minimum of another service that shares nodes found no free room."""
-        on_free_room = {id(other) for other, minimum in self.reserved if minimum.room is Room.FREE}
+        on_free_room = {id(other) for other, _ in self._on_free_room}
         lacking = (other for other in self.drafts if other.demand.lacks_minimum and id(other) not in on_free_room)
         return any(other is not draft and draft.shares_nodes_with(other) for other in lacking)
 
@@ -189,11 +186,8 @@ class Arbitration:
     def _release_minimums(self) -> None:
         """Admit whole minimums, beside all that is in hands or being revoked; the most restricted instance first."""
         self._revoked = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
-        queue = [
-            (draft, member)
-            for draft, minimum in self.reserved
-            for member in sorted(self._to_release(draft, minimum), key=age)
-        ]
+        released = [(draft, self._to_release(draft, minimum)) for draft, minimum in self._on_free_room]
+        queue = [(draft, member) for draft, members in released for member in sorted(members, key=age)]
         queue.sort(key=lambda each: self.placement.breadth(each[1].instance.unbound))
         blocked = []
         for draft, member in queue:
@@ -204,26 +198,21 @@ class Arbitration:
                 self._put_in_hands(draft, member)
         for draft, member in blocked:
             # A blocked instance also waits during the turn of a more restricted minimum whose owner has pods to make.
-            narrower = [
-                other for other, minimum in self.reserved
-                if minimum.unmade and minimum.room is Room.FREE and other.classes < draft.classes
-            ]  # fmt: skip
+            narrower = [other for other, found in self._on_free_room if found.unmade and other.classes < draft.classes]
             if any(map(draft.shares_nodes_with, (*self._services_in_hands, *narrower))):
                 why = "instances that may use fewer of the nodes are bound first"
                 draft.waits[member.uid] = Reason.WAITING_FOR_ROOM, (why,)
             else:
                 draft.admit(member)
                 self._put_in_hands(draft, member)
-        for draft, minimum in self.reserved:
+        for draft, minimum in self._on_free_room:
             runs = minimum.unmade or any(m.in_hands or m.in_part or m.uid in draft.admitted for m in minimum.members)
-            if minimum.room is Room.FREE and runs != bool(draft.memory.turn_since):
+            if runs != bool(draft.memory.turn_since):
                 draft.remember(turn_since=self.world.now if runs else 0.0)
 
     def _to_release(self, draft: Draft, minimum: Minimum) -> list[Member]:
         """The instances of a minimum that may be admitted now; whether a reservation is spoilt is asked later."""
         new = [member for member in minimum.members if member.state is State.HELD]
-        if minimum.room is not Room.FREE:
-            return []
         if not new or minimum.unmade or minimum.swaps or self._is_crowded(draft):
             words = "pods of another instance of the minimum do not exist yet" if minimum.unmade else BEING_GIVEN_BACK
             why = Reason.WAITING_FOR_ROOM, (words,)
@@ -302,5 +291,4 @@ def _minimum_order(draft: Draft, world: World) -> tuple[bool, int, float, bool, 
     """Backoff last; then by priority, ended turns last, bound or admitted first, age, name: section 3b.2."""
     demand, memory = draft.demand, draft.memory
     begun = demand.bound > 0 or State.ADMITTED in [member.state for member in demand.members]
-    pauses = turn.in_backoff(memory, world)
-    return pauses, -demand.priority, memory.ended_at, not begun, demand.oldest, demand.name
+    return turn.in_backoff(memory, world), -demand.priority, memory.ended_at, not begun, demand.oldest, demand.name

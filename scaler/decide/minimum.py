@@ -75,7 +75,7 @@ class Minimums:
         """Running instances of the same service are evicted only after `trade_after`: MindIE Controller goes first."""
         if not found.victims or draft.demand.service.assumed:
             return
-        if any(victim.draft is draft and victim.runs for victim in found.victims):
+        if any(victim.draft is draft and victim.member.state is State.RUNNING for victim in found.victims):
             since = draft.memory.short_since or self.world.now
             draft.remember(short_since=since)
             if self.world.now - since < self.world.policy.trade_after:
@@ -109,8 +109,7 @@ class Minimums:
             draft.remember(turn_since=self.world.now)
             return other
         if self.has_to_end(draft, draft.memory, own_waits=bool(held_beside(draft, found.members))):
-            clock = turn.ended(draft.memory, self.world)
-            draft.remember(made=None, ended_at=self.world.now, short_since=0.0, **clock)
+            draft.remember(made=None, ended_at=self.world.now, short_since=0.0, **turn.ended(draft.memory, self.world))
             turn.had_turn(draft, unbound)
             draft.decide_again = True
             for member in draft.demand.members:

@@ -30,11 +30,9 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
     request: PodRequest
     """The first pod request that finds too little room."""
     wanted: int
-    """Pods with this request."""
     there: int
     """How many of these pods would find room."""
     resource: str
-    """The scarcest resource."""
     shared: bool = False
     """A node may hold several of these pods, so the shortage is not a number of nodes."""
     together: bool = False
@@ -122,14 +120,12 @@ class Placement:
         return all(sum([free[at] for free in rest if free[at] > 0]) >= amount for at, amount in amounts.items())
 
     def _try(self, pods: PodRequests, room: Room) -> list[PlacedPod] | Shortage:
-        known = self._unfit.get((pods, room))
-        if known is not None:
-            return known
+        if (pods, room) in self._unfit:
+            return self._unfit[pods, room]
         placed, sure = self._trial.find(self._trial.counted(pods), room)
-        if placed is None:
-            shortage = self._unfit[pods, room] = self._shortage(pods, room, undecided=not sure)
-            return shortage
-        return placed
+        if placed is not None:
+            return placed
+        return self._unfit.setdefault((pods, room), self._shortage(pods, room, undecided=not sure))
 
     def _shortage(self, pods: PodRequests, room: Room, *, undecided: bool) -> Shortage:
         """The first request that finds too few places alone; if there is none, the requests do not fit together."""

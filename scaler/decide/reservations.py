@@ -1,5 +1,4 @@
-"""Where a minimum finds room, and which bound instances may be evicted for it: sections 3.6, 3b.1, 3b.3 and 3b.4 of the
-contract.
+"""Where a minimum finds room, and which bound instances may be evicted: sections 3.6, 3b.1, 3b.3, 3b.4 of the contract.
 
     candidates -> sets of candidates -> free room, surplus, room to come, victims, absent nodes -> a reservation
 
@@ -34,10 +33,6 @@ class Victim(msgspec.Struct, frozen=True, eq=False):
 
     draft: Draft
     member: Member
-
-    @property
-    def runs(self) -> bool:
-        return self.member.state is State.RUNNING
 
 
 class Minimum(msgspec.Struct, eq=False):
@@ -134,16 +129,14 @@ class Sources:
         set is tried. Candidates that do not fit by themselves are left out, but not if `freed`: victims leave room."""
         if draft.demand.room_key is not None and not draft.has_changes:
             return iter([draft.demand.first()])  # all sets need the same room
-        ends = room >= Room.TO_COME
+        ends, memory_of = room >= Room.TO_COME, draft.memory_of
         by_group: list[Iterable[Sequence[Member]]] = []
         for name, number in draft.demand.minimum.items():
             found = [m for m in draft.demand.candidates[name] if number and (ends or m.state is not State.TERMINATING)]
             distinct = dict.fromkeys([m.instance.unbound for m in found])
             fits = {pods for pods in distinct if freed or self.placement.fits(pods, room) is None}
             candidates = [m for m in found if m.instance.unbound in fits]
-            kinds = {
-                (m.instance.unbound, m.state is State.TERMINATING, draft.memory_of(m.uid).turns > 0) for m in candidates
-            }
+            kinds = {(m.instance.unbound, m.state is State.TERMINATING, memory_of(m.uid).turns > 0) for m in candidates}
             by_group.append(combinations(candidates[:number] if len(kinds) < 2 else candidates, number))
         return ([*draft.demand.bound_in_part, *chosen] for chosen in one_of_each(by_group))
 
@@ -153,11 +146,11 @@ class Sources:
         if not self._suffices(pods, room, victims):
             return None
         few = self._fewest(pods, room, victims)
-        self.placement.count_freed(pods_of(few))
+        self._count_freed(few)
         self.unfit.clear()
         found = self.placement.reserve(pods, room)
         if isinstance(found, Shortage):  # the search for a placement was given up
-            self.placement.count_freed(pods_of(few), -1)
+            self._count_freed(few, -1)
             return None
         for victim in few:
             victim.draft.nominated.add(victim.member.uid)
@@ -175,10 +168,13 @@ class Sources:
         return chosen
 
     def _suffices(self, pods: PodRequests, room: Room, victims: Collection[Victim]) -> bool:
-        self.placement.count_freed(pods_of(victims))
+        self._count_freed(victims)
         fits = self.placement.fits(pods, room) is None
-        self.placement.count_freed(pods_of(victims), -1)
+        self._count_freed(victims, -1)
         return fits
+
+    def _count_freed(self, victims: Iterable[Victim], sign: int = 1) -> None:
+        self.placement.count_freed([seat for victim in victims for seat in victim.member.instance.seats], sign)
 
     def victims_of(self, draft: Draft) -> list[Victim]:
         """The instances that earlier decisions evicted for this service, as far as they still exist."""
@@ -205,7 +201,7 @@ class Sources:
             if may_lose and draft.shares_nodes_with(other):
                 found += chain(*self._surplus(other, helpful))
         found.sort(key=lambda one: age(one.member), reverse=True)
-        found.sort(key=lambda one: (one.draft.demand.priority, one.runs))
+        found.sort(key=lambda one: (one.draft.demand.priority, one.member.state is State.RUNNING))
         return found
 
     def _helpful(self, draft: Draft) -> frozenset[NodeClass]:
@@ -257,8 +253,3 @@ def one_of_each(by_group: Iterable[Iterable[Sequence[Member]]]) -> Iterator[list
     """One set of each group, joined, in every combination; at most `MOST_SETS` sets of a group, and in all."""
     parts = [list(islice(sets, MOST_SETS)) for sets in by_group]
     return (list(chain(*chosen)) for chosen in islice(product(*parts), MOST_SETS))
-
-
-def pods_of(victims: Iterable[Victim]) -> list[tuple[str, PodRequest]]:
-    """The bound pods of the victims, each with the name of its node."""
-    return [seat for victim in victims for seat in victim.member.instance.seats]

@@ -37,8 +37,8 @@ class PodClass:
         """Sort key, the most restricted first: the fewest candidate nodes, then the largest amounts."""
         self.orders: dict[Room, list[Entry]] = {}
         """Room -> nodes with room for such a pod, sorted. Some entries may be out of date."""
-        self.read: dict[Room, int] = {}
-        """Room -> length of the log that `orders` has taken into account."""
+        self.read = [0] * len(Room)
+        """Length of the log that `orders` has taken into account, by `Room`."""
         self.reserved = [0] * len(Room)
         self.places: dict[Room, int] = {}
         """Room -> places for such pods on all nodes without reservations. Filled on demand."""
@@ -177,9 +177,7 @@ class Trial:
         """Nodes with room for one such pod, the fullest first. Only the first entry is surely up to date."""
         order, log = pod_class.orders.get(room), self._log
         if order is None:
-            entries = self.nodes.fitting(pod_class.classes, pod_class.amounts).entries
-            order = pod_class.orders[room] = entries.copy()
-            pod_class.read[room] = 0
+            order = pod_class.orders[room] = self.nodes.fitting(pod_class.classes, pod_class.amounts).entries.copy()
         if pod_class.read[room] < len(log):
             for index in set(log[pod_class.read[room] :]):
                 entry = (self.states[index].room[room], index)
@@ -234,8 +232,7 @@ class Trial:
         if room >= Room.TO_COME and not self._opened:
             self._opened = True  # log the nodes that have more room at this level
             self._log.extend(index for index in self.nodes.unusual if self._state(index))
-        total = sum(wanted.values())
-        if total > MOST_PODS:
+        if sum(wanted.values()) > MOST_PODS:
             return None, self._is_in_vain(wanted, room)
         in_order = chain.from_iterable([each] * wanted[each] for each in sorted(wanted, key=by_restriction))
         pods = [PlacedPod(each, room, next(self._numbers)) for each in in_order]
