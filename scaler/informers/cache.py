@@ -1,9 +1,4 @@
-"""Everything the scaler knows of the cluster: records and the indexes between them, and what each change concerns.
-
-    Store (one per resource type) -> Cache -> Changes
-
-Informers alone write it; everything else reads it or subscribes to its changes. It decides nothing and never talks to
-the cluster."""
+"""Everything the scaler knows of the cluster, and what each change concerns. Informers alone write it."""
 
 from __future__ import annotations
 
@@ -56,7 +51,6 @@ class Cache:
         """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""
         self.faults = FaultData(self._on_faults)
         self.budgets: Store[BudgetRecord] = Store(self._on_budget)
-        """PodDisruptionBudgets, where the scaler makes some."""
         self.nodes: Store[NodeRecord] = Store(self._on_node)
         self.priorities: Store[PriorityRecord] = Store(self._on_priority)
         self.elastic_services = ElasticServices(self._publish)
@@ -67,17 +61,13 @@ class Cache:
         self.owners = Owners(self._on_owner)
         self._services = Services()
         self.job_instances = JobInstances(self._services)
-        """The instances that are jobs."""
         self.pod_instances = PodInstances(self._services)
-        """The instances that only pods name."""
         self.refusals = Refusals(self._on_refused, now)
-        """What cannot be read."""
         self.makes_pods = True
-        """Whether the pods of AscendJobs are made here; see `set_maker`."""
+        """Whether the pods of AscendJobs are made here."""
         self.watches = False
         """Whether nothing is done here, and what is decided is decided as if everything could be held."""
         self.sees_nodes = True
-        """Whether the nodes may be read; see `set_sees_nodes`."""
         self._knows_rule: Callable[[str, str], bool] = lambda _, rule: bool(rule)
         self._pods_by_owner: Index[Name, str, PodRecord] = Index()
         """By the namespace and uid of their job: an owner reference is only words, and may name any uid."""
@@ -139,7 +129,6 @@ class Cache:
         return membership.key if membership is not None else None
 
     def services_of(self, namespace: str, rule: str) -> Collection[ServiceKey]:
-        """The services that name this rule."""
         return self._services.by_rule.of((namespace, rule))
 
     def services_within(self, namespace: str) -> list[ServiceKey]:
@@ -178,8 +167,7 @@ class Cache:
             self.mark(*sorted(self.job_instances.by_uid.keys() | on_nodes))
 
     def mark(self, *uids: str) -> None:
-        """Something about these instances changed: whatever was made of them is made anew, and their services are
-        looked at. What is no instance of ours is left out."""
+        """These instances changed: they are made anew, their services looked at. Others than ours are left out."""
         for uid in uids:
             key = self.service_of(uid)
             if key is not None:
@@ -235,7 +223,6 @@ class Cache:
         return not old.node
 
     def _on_governed(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """A pod that names a rule itself."""
         other = old is None or new is None or old.uid != new.uid
         governed = new is not None and new.governed is not None
         if old is not None and (other or not governed):
@@ -259,7 +246,6 @@ class Cache:
             self.mark(*sorted(others))
 
     def _on_owner(self, name: OwnerName, maker: str) -> None:
-        """What says size, age or newest revision of instances has changed."""
         described = self.job_instances.by_uid if name == self._operator else self.pod_instances.by_owner.of(name)
         self.mark(*sorted({*described, *(self.pod_instances.by_maker.of(maker) if maker else ())}))
 

@@ -1,6 +1,4 @@
-"""What informers say has changed: frozen values, published in the order in which things were seen.
-
-`App._subscribe` lists the subscribers. `RoomChanged` follows from others and is published by `state.cluster`."""
+"""What informers say has changed: frozen values, published in the order in which things were seen."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class ServiceChanged(Change, frozen=True):
-    """Something that this service is made of came, changed or went: of an instance, perhaps the instance itself, or the
-    ConfigMap of its rule."""
+    """Something of this service came, changed or went: an instance or a part of one, or the ConfigMap of its rule."""
 
     service: ServiceKey
     uid: str = ""
@@ -43,7 +40,7 @@ class NodeChanged(Change, frozen=True):
 
 
 class RoomChanged(Change, frozen=True):
-    """Something else is free on the nodes now, or something was bound."""
+    """Something else is free on the nodes now, or something was bound; `state.cluster` publishes it."""
 
 
 class BudgetsChanged(Change, frozen=True):
@@ -85,10 +82,8 @@ class Changes:
         self._subscribers: dict[type, list[Callable[[Any], None]]] = {}
 
     def subscribe(self, kind: type[C], subscriber: Callable[[C], None]) -> None:
-        """Have `subscriber` called with every change of this type."""
         self._subscribers.setdefault(kind, []).append(subscriber)
 
     def publish(self, change: Change) -> None:
-        """Call the subscribers of this type of change."""
         for subscriber in self._subscribers.get(type(change), ()):
             subscriber(change)

@@ -1,6 +1,4 @@
-"""ConfigMaps as the cache keeps them: rules, our own, what rank tables say, fault reports; all else is dropped at once.
-
-Whatever its author put into it, a record of one has an upper bound."""
+"""ConfigMaps as the cache keeps them: rules, our own, rank tables, fault reports; all else is dropped at once."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ class RankTableMap(Stored, frozen=True, gc=False):
     said: bytes = b""
     """Digest of what `hccl.json` says; b"" without this key."""
     status: str = ""
-    """What it says of itself."""
     servers: int = 0
-    """How many it lists."""
     version: str = ""
     immutable: bool = False
     binary: bool = False
@@ -79,8 +75,8 @@ class RankTableMap(Stored, frozen=True, gc=False):
 
 
 class ConfigMapRecord(Stored, frozen=True, gc=False):
-    """A ConfigMap that may be a rule (names of keys, and the value of the rule key only), one of our own, or that of a
-    rank table."""
+    """A ConfigMap that may be a rule (names of keys, and the value of the rule key only), one of our own, that of a
+    rank table, Volcano's counts of retries per job, or a fault report."""
 
     keys: tuple[str, ...]
     binary_keys: tuple[str, ...]
@@ -92,11 +88,8 @@ class ConfigMapRecord(Stored, frozen=True, gc=False):
     oversize: int = 0
     """Bytes of a document that is too large to be a rule, which is not kept then."""
     table_map: RankTableMap | None = None
-    """What matters for a rank table, when its name says that it is for one."""
     retries: dict[str, int] | None = None
-    """Volcano's count of retries per job, when it is the ConfigMap that holds it."""
     faults: FaultReport | None = None
-    """What it reports, when it is one of MindCluster's fault reports."""
 
 
 def config_map_record(cm: ConfigMapObject, home: str = "") -> ConfigMapRecord:
@@ -154,7 +147,6 @@ class _Document(msgspec.Struct, gc=False):
 
 
 def read_table_map(cm: ConfigMapObject) -> RankTableMap:
-    """What the cache keeps of the ConfigMap of a rank table."""
     meta, text = cm.metadata, cm.data.get(RANK_TABLE_KEY)
     owner = meta.owner
     others = [_bytes_of(v) for k, v in cm.data.items() if k not in (RANK_TABLE_KEY, RANK_TABLE_VERSION_KEY)]

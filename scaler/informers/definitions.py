@@ -1,7 +1,6 @@
 """Kinds that are not installed: wait for their definition instead of listing their objects again and again.
 
-Needs the right to list and watch customresourcedefinitions by these names; without it the caller's own pauses are
-all."""
+Without the right to list and watch customresourcedefinitions by these names, the caller's own pauses are all."""
 
 from __future__ import annotations
 

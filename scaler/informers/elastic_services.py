@@ -1,5 +1,4 @@
-"""ElasticServices as the cache keeps them: which service each is about, how many instances it asks for, and what else
-their writer needs. Their status is ours and is not read here."""
+"""ElasticServices as the cache keeps them. Their status is ours and is not read here."""
 
 from __future__ import annotations
 
@@ -28,15 +27,11 @@ class _Spec(msgspec.Struct, frozen=True, gc=False):
 
 
 class ElasticServiceObject(msgspec.Struct, gc=False):
-    """The part of an ElasticService that the scaler reads."""
-
     metadata: Metadata
     spec: _Spec = _Spec()
 
 
 class ElasticServiceRecord(Stored, frozen=True, gc=False):
-    """One ElasticService, ours or a user's."""
-
     service: ServiceKey
     ours: bool
     """Whether the scaler made it, so that it may delete it."""
@@ -84,7 +79,6 @@ class ElasticServices:
         return next((record.replicas for record in self.of(key)), ALL)
 
     def services(self) -> Iterable[ServiceKey]:
-        """All that there is an object about."""
         return tuple(self._about)
 
     def _on_change(self, old: ElasticServiceRecord | None, new: ElasticServiceRecord | None) -> None:

@@ -1,10 +1,4 @@
-"""Indexes of instances: those that are jobs, those that only pods name, what owners of pods say, and all by service.
-
-    AscendJob, Volcano Job -> JobInstances
-    pod -> membership (workloads/kinds.py) -> instance identity -> PodInstances: its pods, the objects that describe it
-    Deployment, LeaderWorkerSet, ... -> Owners: sizes, ages, newest revisions
-
-Indexes and nothing else: they decide nothing and never talk to the cluster."""
+"""Indexes of instances: those that are jobs, those that only pods name, what owners of pods say, and all by service."""
 
 from __future__ import annotations
 
@@ -59,7 +53,6 @@ class Services:
     def __init__(self) -> None:
         self.by_key: Index[ServiceKey, str, None] = Index()
         self.by_rule: Index[Name, ServiceKey, None] = Index()
-        """By namespace and rule."""
         self.within: Index[str, ServiceKey, None] = Index()
         """By namespace, those that name a rule."""
 
@@ -114,7 +107,6 @@ class PodInstances:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.pods: Index[str, str, PodRecord] = Index()
-        """The pods of each instance, by name."""
         self.by_owner: Index[OwnerName, str, None] = Index()
         """The instances that an object describes."""
         self.by_maker: Index[str, str, None] = Index()

@@ -1,6 +1,4 @@
-"""What is watched of one resource: a reflector for each namespace feeds the store; the informer says how current it is.
-
-`Freshness` says it of all of them together."""
+"""One resource: a reflector for each namespace feeds its store, and the informer says how current that is."""
 
 from __future__ import annotations
 
@@ -55,7 +53,6 @@ class Informer(Watched[T, R]):
         return all(each.installed for each in self._reflectors)
 
     async def run(self) -> None:
-        """Keep the store up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for each in self._reflectors:
                 tasks.create_task(each.run())
@@ -71,8 +68,7 @@ class Freshness:
     """Whether everything that is decided on is up to date. Nodes are apart: without them each service decides alone,
     and the right to them may come late, and may go again. What is not to be had and was never seen is not missed.
 
-    `patience`: seconds without a list, event, bookmark or end of a watch at its time that put a resource out of
-    touch."""
+    `patience`: seconds without any of what `Informer.heard` names that put a resource out of touch."""
 
     def __init__(self, informers: Mapping[Resource, Informer[Any, Any]], patience: float) -> None:
         self.nodes = informers[NODES]

@@ -58,7 +58,6 @@ class JobRecord(Stored, frozen=True, gc=False):
 
     @property
     def is_foreign(self) -> bool:
-        """Nothing is known of it but that it exists."""
         return self.job is _FOREIGN
 
 

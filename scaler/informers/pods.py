@@ -82,8 +82,6 @@ class _PodStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodObject(msgspec.Struct, gc=False):
-    """The part of a Pod that the scaler reads."""
-
     metadata: Metadata
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
@@ -97,9 +95,7 @@ class Governed(msgspec.Struct, frozen=True, gc=False):
     pod_group: str
     """Whose member it is for Volcano, "" as long as it has none."""
     volcano: bool
-    """Volcano schedules it."""
     request: PodRequest = PodRequest()
-    """Resources and node constraints."""
     priority: int = 0
     maker_uid: str = ""
     """Of its controller, or its own if it has none: Volcano names the PodGroup after it that it makes for the pod."""
@@ -129,7 +125,6 @@ class PodRecord(Stored, frozen=True, gc=False):
     exit_code: int = -1
     """Of its container `ascend` once that has ended; -1 before, or when it left none."""
     requests: Requests = ()
-    """What it takes from its node."""
     disrupted: bool = False
     """It was ended by the cluster, and not by itself."""
     kept: bool = False
@@ -137,11 +132,9 @@ class PodRecord(Stored, frozen=True, gc=False):
     devices: PodDevices | None = None
     """Its chips; None for pods of others, which are most and must stay small."""
     governed: Governed | None = None
-    """None for pods that name no rule."""
 
 
 def pod_record(pod: PodObject) -> PodRecord:
-    """The record of any pod; strings that repeat are shared."""
     meta, status = pod.metadata, pod.status
     owner = meta.owner
     owner_uid = job_uid(owner)

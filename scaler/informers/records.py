@@ -1,9 +1,7 @@
-"""What the cache keeps of PodGroups, Services, nodes, PriorityClasses and PodDisruptionBudgets: partial structs that
-msgspec decodes, and compact records. Of other kinds: jobs.py, pods.py, config_maps.py, elastic_services.py.
+"""What msgspec decodes, and the cache keeps, of PodGroups, Services, nodes, PriorityClasses, PodDisruptionBudgets.
 
-Only declared fields are decoded; the rest of an object is skipped without building anything. A record must be small
-and must never need a second look at the object. None of these values can be part of a cycle, so the garbage collector
-need not look at them (`gc=False`): that is half the time of a large list."""
+A record must be small and must never need a second look at the object. None of these values can be part of a cycle, so
+the garbage collector need not look at them (`gc=False`): that is half the time of a large list."""
 
 from __future__ import annotations
 
@@ -33,8 +31,6 @@ class _OwnedSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OwnedObject(msgspec.Struct, gc=False):
-    """The part of a PodGroup or Service that the scaler reads."""
-
     metadata: Metadata
     spec: _OwnedSpec = _OwnedSpec()
 
@@ -73,8 +69,6 @@ class _NodeStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeObject(msgspec.Struct, gc=False):
-    """The part of a Node that the scaler reads."""
-
     metadata: Metadata
     spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
@@ -92,7 +86,6 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     ready: bool = True
     """Its condition Ready is True; unknown and missing count as not ready."""
     unschedulable: bool = False
-    """Cordoned."""
     unhealthy: bool = False
     """Reported as faulty as a whole."""
     faulty: Mapping[str, int] = {}
@@ -100,8 +93,6 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeRecord(Stored, frozen=True, gc=False):
-    """One node."""
-
     facts: NodeFacts
     """As far as the node itself says."""
 
@@ -127,8 +118,6 @@ KUBERNETES_OWN = "system-"
 
 
 class PriorityObject(msgspec.Struct, gc=False):
-    """The part of a PriorityClass that the scaler reads."""
-
     metadata: Metadata
     value: int = 0
 
@@ -139,7 +128,6 @@ class PriorityRecord(Stored, frozen=True, gc=False):
     """Those whose jobs may name it; None = all. Kubernetes checks that of pods only."""
 
     def worth(self, namespace: str) -> int:
-        """Of a job in this namespace."""
         return self.value if self.namespaces is None or namespace in self.namespaces else 0
 
 
@@ -155,15 +143,11 @@ class _BudgetSpec(msgspec.Struct, frozen=True):
 
 
 class BudgetObject(msgspec.Struct, gc=False):
-    """The part of a PodDisruptionBudget that the scaler reads."""
-
     metadata: Metadata
     spec: _BudgetSpec = _BudgetSpec()
 
 
 class BudgetRecord(Stored, frozen=True, gc=False):
-    """One budget."""
-
     selector: bytes
     """As JSON; `{}`, which is about all pods of the namespace, where it was too large to keep."""
 

@@ -2,9 +2,7 @@
 
 It never resumes at "now", never reconnects in a tight loop and never ends because the cluster misbehaves. It goes back
 behind what it has seen only when the cluster itself did (`_is_older`). What is not heard of for `silence` seconds is
-listed anew, whatever the watch says. Named after the same in client-go. It decides nothing about what it sees.
-
-Beside it: what is watched (`Watched`), and whether the cluster was restored from a backup (`History`)."""
+listed anew, whatever the watch says. Named after the same in client-go."""
 
 from __future__ import annotations
 
@@ -45,11 +43,9 @@ HEALTHY_AFTER = 30.0
 PROGRESS_AFTER = 1.0
 """Seconds: a watch that lived this long and brought something is followed by the next after the first backoff."""
 RESTORED_AFTER = 10.0
-"""Seconds for which lists must be older than what was seen, until they are believed: a server that is behind catches
-up, a cluster that was restored from a backup does not."""
+"""Seconds for which lists must be older than what was seen, until they are believed: a server behind catches up."""
 OUTAGE = 3.0
-"""Seconds without an answer in which a cluster may have been restored: etcd is not stopped and
-restored, and started again with the API server, in less."""
+"""Seconds without an answer in which a cluster may have been restored: etcd and API server are not back in less."""
 
 _log = structlog.get_logger(__name__)
 
@@ -65,7 +61,6 @@ class History:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have it called at each restore."""
         self._listeners.append(listener)
 
     def restored(self) -> None:
@@ -99,8 +94,7 @@ class Watched(Generic[T, R]):
 
 
 class Reflector(Generic[T, R]):
-    """One scope of what is watched: a single list and watch. `settled` is called after each list, and when there is
-    nothing to be had."""
+    """One scope of what is watched. `settled` is called after each list, and when there is nothing to be had."""
 
     def __init__(self, watched: Watched[T, R], scope: str | None, settled: Callable[[], None]) -> None:
         self.problem = "not listed yet"
@@ -175,8 +169,7 @@ class Reflector(Generic[T, R]):
     async def _list(self) -> None:
         """Every page of one consistent list, then forget what was not in it.
 
-        The list asks for no particular version, which means the most recent one: with a limit, a version would mean
-        "exactly this one" and could have expired."""
+        Without a version it is the newest; with a limit a version would mean just that one, and could have expired."""
         names = set[Name]()
         known = self._store.versions(self._scope) if self._was_quiet else None
         token, restores, slices = "", 0, Slices()

@@ -1,7 +1,6 @@
-"""What is watched, and what the cache keeps of it. Wiring only; it decides nothing.
+"""What is watched, and what the cache keeps of it. Wiring only.
 
-Every cluster lacks some of the kinds, and the scaler does its work without those that are not installed; also without
-those in `OPTIONAL` that it may not read."""
+The scaler does its work without kinds that are not installed, and without those in `OPTIONAL` that it may not read."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def informers(
 ) -> tuple[dict[Resource, Informer[Any, Any]], tuple[Informer[Any, Any], ...]]:
     """One for each resource type, and those of MindCluster's namespaces, unless all namespaces are watched anyway:
     nothing depends on being allowed to read these. Nodes have no namespace; Ascend Operator's Deployment may be in any.
-    `home` is the install's own namespace: ConfigMaps are read there, too. Nothing is missing without the right to
-    `optional`."""
+    ConfigMaps of the install's own namespace, `home`, are read too. Nothing is missing without rights to `optional`."""
 
     history = History()
 

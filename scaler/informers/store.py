@@ -1,6 +1,4 @@
-"""The cache of one resource type: the newest known record of each object, and how far the cluster has been seen.
-
-Informers feed it, everything else only reads. It never goes back in time and never talks to the cluster."""
+"""The cache of one resource type: the newest known record of each object, and how far the cluster has been seen."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ class Store(Generic[R]):
     """Records by namespace and name.
 
     `on_change(old, new)` is called synchronously for every effective change; None stands for "does not exist".
-    `version` is the resourceVersion up to which everything has been seen; of several scopes, the one furthest
-    behind."""
+    `version`: the resourceVersion up to which everything has been seen, of several scopes the one furthest behind."""
 
     def __init__(self, on_change: Callable[[R | None, R | None], None]) -> None:
         self.version = 0
@@ -54,7 +51,6 @@ class Store(Generic[R]):
         return iter(self._records.get(scope, {}).values())
 
     def versions(self, scope: str | None) -> dict[Name, str]:
-        """The resourceVersion of every record of this scope."""
         return {(found.namespace, found.name): found.resource_version for found in self.values(scope)}
 
     def add_scope(self, namespace: str | None) -> None:
@@ -67,7 +63,6 @@ class Store(Generic[R]):
         return None in self._seen or namespace in self._seen
 
     def seen(self, namespace: str | None) -> int:
-        """How far this scope has been seen."""
         return self._seen[namespace]
 
     def apply(self, record: R) -> None:
@@ -102,8 +97,7 @@ class Store(Generic[R]):
             self._changed((namespace, name), old, None)
 
     def absent(self, namespace: str, name: str, version: int) -> None:
-        """As of `version` there was no such object: what comes of it later, and is older, is left out. Something newer
-        that is known stays."""
+        """As of `version` there was no such object: what comes later and is older is left out, what is newer stays."""
         old = self.get(namespace, name)
         if old is not None and version_of(old.resource_version) > version:
             return

@@ -1,8 +1,7 @@
 """What is free on the nodes, kept up to date event by event: one value for each node.
 
 Every event costs the same whatever the size of the cluster; only a change in what pod requests can tell nodes apart by
-looks at all nodes once. Holds no pods: what a pod asks for is given again when it goes. Must not raise on anything that
-a node or pod says, and must not decide."""
+looks at all nodes once. Holds no pods. Must not raise on anything that a node or pod says."""
 
 from __future__ import annotations
 
@@ -26,8 +25,6 @@ PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 class _Entry(msgspec.Struct, eq=False):
-    """One node and what sits on it."""
-
     facts: NodeFacts | None = None
     since: float = 0.0
     used: dict[str, int] = {}
@@ -39,8 +36,7 @@ class _Entry(msgspec.Struct, eq=False):
 
 
 class CapacityIndex:
-    """Nodes by name. Feed it every node and every pod, of whatever namespace. `now` gives seconds since the epoch; it
-    may be left out where it does not matter since when something is as it is."""
+    """Feed it every node and every pod, of whatever namespace. `now`: seconds since the epoch, for `Node.since`."""
 
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self._now = now
@@ -56,12 +52,11 @@ class CapacityIndex:
         self._skew = Skew()
 
     def adjust(self, skew: Skew) -> None:
-        """When pods should be gone is what the API server wrote; from now on that means other moments."""
         self._skew = skew
         self._touched.update(dict.fromkeys(self._entries))
 
     def node_changed(self, name: str, facts: NodeFacts | None) -> bool:
-        """The node has come, has become another, or has gone (None). Gives whether that is new."""
+        """The node is this now; None: it has gone. Gives whether that is new."""
         entry = self._entries.get(name) if facts is None else self._entries[name]
         if entry is None or entry.facts == facts:
             return False
@@ -72,8 +67,7 @@ class CapacityIndex:
         return True
 
     def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> bool:
-        """The pod has come, has become another, or has gone; `old` is what was given of it last. Gives whether it takes
-        anything else now."""
+        """`old` is what was given of the pod last. Gives whether it takes anything else now."""
         before, after = _load(old), _load(new)
         if before == after:
             return False
@@ -149,8 +143,7 @@ class CapacityIndex:
 
 
 def _load(record: PodRecord | None) -> tuple[str, Requests, float] | None:
-    """The node of the pod, what it takes of it, and when it should be gone (0.0 = it is not terminating). None where it
-    takes nothing."""
+    """The node of the pod, what it takes of it, and `PodRecord.deletion`. None where it takes nothing."""
     if record is None or not record.node or record.phase in ENDED:
         return None
     return record.node, record.requests, record.deletion

@@ -1,9 +1,4 @@
-"""What is made of the cache, kept up to date by its changes: instances, rank tables, rules in force, what is free.
-
-    PodChanged, NodeChanged -> capacity -> RoomChanged
-    ServiceChanged          -> instances and rank tables are made anew when they are read next
-
-Book-keeping only; it decides nothing and writes nothing."""
+"""What is made of the cache, kept up to date by its changes: instances, rank tables, rules in force, what is free."""
 
 from __future__ import annotations
 
@@ -37,7 +32,6 @@ class ClusterState:
         self._home = home
         self._publish = changes.publish
         self.capacity = CapacityIndex(now)
-        """What is free on the nodes."""
         self.tables = Tables(cache)
         self.rules = RulesInForce(cache.config_maps.get, self._stored_rule)
         cache.set_rules(self.rules.knows)
@@ -46,7 +40,6 @@ class ClusterState:
         self._skew = Skew()
 
     def service(self, key: ServiceKey) -> Service:
-        """One service as of the cache's present contents."""
         rule = self.rule(key)
         unread = self.cache.refusals.of_rule(key.namespace, key.rule)
         groups = rule.rule.groups if rule.rule is not None else ()
@@ -106,23 +99,20 @@ class ClusterState:
         self.capacity.adjust(skew)
 
     def forget_instances(self) -> None:
-        """Build every instance anew from the records."""
         self._instances.clear()
 
     # following changes
 
     def on_pod(self, change: PodChanged) -> None:
-        """Count what the pod takes of its node."""
         if self.capacity.pod_changed(change.old, change.new):
             self._publish(RoomChanged())
 
     def on_node(self, change: NodeChanged) -> None:
-        """Count what the node has."""
         if self.capacity.node_changed(change.name, change.facts):
             self._publish(RoomChanged())
 
     def on_instance(self, change: ServiceChanged) -> None:
-        """Forget what was made of the instance."""
+        """What was made of the instance is made anew when it is read next."""
         self._instances.pop(change.uid, None)
         self.tables.forget(change.uid)
 

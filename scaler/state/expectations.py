@@ -1,7 +1,6 @@
 """Own writes are seen before the next decision: what was written and has not come back through the cache yet.
 
-It only remembers and says when a service may be decided again; it never writes, and an answer that stays out is
-given up after a while, because one lost event must not stop a service for ever."""
+An answer that stays out is given up after a while, because one lost event must not stop a service for ever."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What every instance is made of: its pods as counts, and what is wrong with them. And from the records of pods to an
-instance that only pods name (informers/indexes.py). Decides nothing.
+"""What every instance is made of: its pods as counts, and what is wrong with them; and instances that only pods name.
 
-A job is an instance even without pods: jobs.py. Beside it: the times of any instance in our time."""
+A job is an instance even without pods: jobs.py."""
 
 from __future__ import annotations
 
@@ -27,7 +26,6 @@ VOLCANOS_OWN = "podgroup-"
 
 
 def present_of(pods: Sequence[PodRecord]) -> list[PodRecord]:
-    """Those that are not terminating."""
     return [pod for pod in pods if not pod.terminating]
 
 
@@ -83,7 +81,6 @@ def ungated(cache: Cache, pods: Sequence[PodRecord]) -> list[str]:
 
 
 def not_held(cache: Cache, pods: Sequence[PodRecord]) -> tuple[tuple[Warning, str], ...]:
-    """The warning that some of them arrived without our gate."""
     arrived = ", ".join(ungated(cache, pods))
     if not arrived:
         return ()
@@ -104,7 +101,6 @@ def _fault(cache: Cache, pod: PodRecord) -> str:
 
 
 def _is_lost(cache: Cache, node: str) -> bool:
-    """Whether this node is missing or not Ready."""
     known = cache.nodes.get("", node)
     return cache.sees_nodes and (known is None or not known.facts.ready)
 
@@ -126,9 +122,6 @@ def trouble_of(names: Sequence[str], pods: Sequence[PodRecord], faulty: Mapping[
     if missing:
         return f"pod {missing} is missing"
     return next((f"pod {pod.name} has restarted {pod.restarts} times" for pod in pods if pod.restarts), "")
-
-
-# of pods
 
 
 def in_our_time(instance: Instance, skew: Skew) -> Instance:

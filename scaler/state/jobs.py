@@ -55,7 +55,6 @@ def of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
 
 
 def _requests(cache: Cache, record: JobRecord, names: Sequence[str], owned: Mapping[str, PodRecord]) -> dict[str, Any]:
-    """Of all its expected pods, whether they exist or not."""
     if len(record.needs) != len(names):
         return {}
     known = cache.priorities.get("", record.priority_class) if record.priority_class else None
@@ -66,8 +65,7 @@ def _requests(cache: Cache, record: JobRecord, names: Sequence[str], owned: Mapp
 def _ours(
     cache: Cache, table: JobTable | None, record: JobRecord, pods: Sequence[PodRecord], faulty: Container[str]
 ) -> dict[str, Any]:
-    """What matters of a job only where its pods and objects are made here; where nothing is done, others look after
-    its life and its objects."""
+    """What matters only where its pods are made here; where nothing is done, others look after its life and objects."""
     job = record.job
     if cache.watches:
         return {"faults": job.faults}
@@ -118,9 +116,6 @@ def _taken_name(cache: Cache, record: JobRecord, names: Sequence[str]) -> str:
     return f"Service {job.leader}" if service is not None and service.owner_uid != record.uid else ""
 
 
-# restarts and endings
-
-
 def _life(
     cache: Cache, record: JobRecord, present: Sequence[PodRecord], faulty: Container[str], *, outgrown: bool
 ) -> Life:
@@ -167,7 +162,6 @@ def _surplus(cache: Cache, record: JobRecord) -> tuple[str, ...]:
 
 
 def _remains(cache: Cache, record: JobRecord) -> dict[str, tuple[str, ...]]:
-    """All pods of a finished job that are not terminating."""
     left = cache.present_pods(record.uid)
     return {
         "unbound": tuple(pod.name for pod in left if not pod.node and pod.phase not in ENDED),

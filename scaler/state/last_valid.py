@@ -1,8 +1,7 @@
 """The last valid rule as a ConfigMap of ours, and back: it survives restarts and the deletion of the rule. Pure.
 
 Each rule has one in the install's own namespace, where no tenant writes: what stands elsewhere is never believed. The
-document is kept to the byte, compressed. Documents are not judged here: each was valid when it was stored, and is
-checked again when it is read back."""
+document is kept to the byte, compressed; it is judged where it is used."""
 
 from __future__ import annotations
 
@@ -63,7 +62,6 @@ class LastValid(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def sha256(self) -> str:
-        """Hex digest of the document's UTF-8 bytes."""
         return hashlib.sha256(self.document.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -85,8 +85,7 @@ class WorkQueue:
         self._failures.pop(key, None)
 
     async def take(self) -> list[ServiceKey]:
-        """All dirty keys that are not being processed, sorted, so that one seed gives one history; waits until there is
-        one, or for `wake`.
+        """All dirty keys that are not being processed, sorted: one seed, one history. Waits for one, or for `wake`.
 
         Callbacks that are ready already run first, so what arrived together is decided together."""
         while True:

@@ -50,7 +50,6 @@ class RulesInForce:
         self._known: dict[tuple[str, str], tuple[str, RuleInForce]] = {}
 
     def in_force(self, namespace: str, name: str) -> RuleInForce:
-        """The rule in force now."""
         record = self._config_map(namespace, name)
         version = record.uid + "/" + record.resource_version if record else ""
         known = self._known.get((namespace, name))

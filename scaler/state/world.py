@@ -1,10 +1,7 @@
-"""From the cache to the one value that everything is decided on. Book-keeping only; it decides nothing.
+"""From the cache to the one value that everything is decided on.
 
-    cache -> Service (one per key, built anew only when something of it changed), Nodes -> World
-
-A service with writes under way is shown as it will be once they are done, and marked as assumed. Until a write has come
-back through the watch, what the cache shows is older: without this the next decision would give the room of pods that
-are being created to another service, and would not see the room that an eviction is making."""
+A service with writes under way is shown as it will be, and marked as assumed: else the next decision would give room of
+pods that are being created to another service, and would not see the room that an eviction is making."""
 
 from __future__ import annotations
 
@@ -33,8 +30,7 @@ from scaler.decide.world import (
 from scaler.state.cluster import ClusterState
 
 GRACE = 30.0
-"""Seconds until an evicted pod is taken to be gone, as long as its deletionTimestamp has not been seen: the default of
-Kubernetes."""
+"""Seconds until an evicted pod is gone, as long as its deletionTimestamp is not seen: the default of Kubernetes."""
 
 
 def is_missed(found: Service | None, known: Service | None) -> bool:
