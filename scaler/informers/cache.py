@@ -242,7 +242,7 @@ class Cache:
         if said is None or not said.maker or self.owners.newest_revision(said.maker):
             return
         others = self.pod_instances.by_maker.of(said.maker)
-        if any(self.pod_instances.revision_of(uid) != said.revision for uid in others):
+        if any(self.pod_instances.membership[uid].revision != said.revision for uid in others):
             self.mark(*sorted(others))
 
     def _on_owner(self, name: OwnerName, maker: str) -> None:

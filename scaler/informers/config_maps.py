@@ -131,9 +131,7 @@ def _own(cm: ConfigMapObject, home: str) -> Object | None:
     if meta.namespace != home:
         return {"metadata": {"namespace": meta.namespace, "annotations": {KEPT_FOR_ANNOTATION: rule}}}
     labels = {label: meta.labels[label] for label in (MANAGED_BY_LABEL, KEPT_FOR_LABEL)}
-    names = {
-        name: meta.annotations[name] for name in (KEPT_FOR_ANNOTATION, KEPT_FOR_NAMESPACE) if name in meta.annotations
-    }
+    names = {key: text for key, text in meta.annotations.items() if key in (KEPT_FOR_ANNOTATION, KEPT_FOR_NAMESPACE)}
     metadata = {"namespace": home, "labels": labels, "annotations": names}
     form, values = cm.data.get(KEPT_FORMAT), (*cm.data.values(), *cm.binary_data.values())
     if f"{RULE_KEY}.gz" not in cm.binary_data or sum(map(len, values)) > MOST_LAST_VALID:

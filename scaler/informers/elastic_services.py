@@ -15,9 +15,6 @@ from scaler.kube.metadata import LONGEST_NAME, Metadata, Stored, shared, version
 from scaler.names import MANAGED_BY, MANAGED_BY_LABEL
 from scaler.rules.rule import ALL
 
-_MOST_DIGITS = 10
-"""Of an int32, and a few more."""
-
 
 class _Spec(msgspec.Struct, frozen=True, gc=False):
     rule: str = ""
@@ -51,8 +48,8 @@ def elastic_service_record(obj: ElasticServiceObject) -> ElasticServiceRecord | 
     if not spec.rule or max(len(spec.rule), len(spec.job_id)) > LONGEST_NAME:
         return None
     namespace, digits = shared(meta.namespace), bytes(spec.replicas)
-    # What is no number of instances asks for all: no service ends by a slip.
-    number = int(digits) if digits.isdigit() and len(digits) <= _MOST_DIGITS else ALL
+    # What is no number of instances, an int32, asks for all: no service ends by a slip.
+    number = int(digits) if digits.isdigit() and len(digits) <= 10 else ALL
     return ElasticServiceRecord(
         *meta.identity,
         service=ServiceKey(namespace, shared(spec.rule), shared(spec.job_id)),

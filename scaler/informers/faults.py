@@ -19,7 +19,6 @@ from scaler.rules.values import at
 
 DEVICE_NAMESPACE, CLUSTER_NAMESPACE = "kube-system", "mindx-dl"
 DEVICE_PREFIX, NODE_PREFIX, CLUSTER_PREFIX = "mindx-dl-deviceinfo-", "mindx-dl-nodeinfo-", "cluster-info-"
-UNHEALTHY = "UnHealthy"
 _NODE = re.compile(r"\s*mindx-dl-(?:device|node|switch)info-\s*(\S+)\s*")
 _CHIP = re.compile(r"(.+)-[0-9]+")
 
@@ -104,7 +103,7 @@ def _faults_of(entry: Mapping[str, Any], *, switch: bool) -> NodeFaults:
     PreSeparate and network faults keep new pods away, which is the scheduler's business."""
     devices = at(entry, "DeviceList").items()
     listed = [value for key, value in devices if key.endswith("-Unhealthy") and isinstance(value, str)]
-    sick = entry.get("NodeStatus") == UNHEALTHY
+    sick = entry.get("NodeStatus") == "UnHealthy"
     return NodeFaults(frozenset().union(*map(_names, listed)), node=sick and not switch, switch=sick and switch)
 
 

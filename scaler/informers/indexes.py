@@ -118,11 +118,6 @@ class PodInstances:
         self.ungated: dict[str, str] = {}
         """Pod uid -> name of pods that were first seen without our gate."""
 
-    def revision_of(self, instance: str) -> str:
-        """Of its newest pod; "" for an instance without pods."""
-        membership = self.membership.get(instance)
-        return membership.revision if membership is not None else ""
-
     def change(self, old: PodRecord | None, new: PodRecord | None) -> Iterator[tuple[str, ServiceKey]]:
         """Take in a change of one pod; gives every instance that it concerns, with its service: the one that the pod
         says, and the one that the instance was in so far, where its newest pod says another."""
@@ -144,8 +139,7 @@ class PodInstances:
         instance = membership.instance
         self.pods.put(instance, record.name, record)
         if membership.label_problem is None and membership.group:
-            first = Labels(membership.key.rule, membership.group, membership.key.job_id)
-            self.labels.setdefault(instance, first)
+            self.labels.setdefault(instance, Labels(membership.key.rule, membership.group, membership.key.job_id))
         before = self.membership.get(instance)
         if before == membership:
             return

@@ -87,8 +87,7 @@ def job_record(obj: JobObject) -> JobRecord | None:
     needs = ascend_job_requests(found) if job.key.rule else ()
     scheduling = at(found, "spec", "runPolicy", "schedulingPolicy")
     priority_class = as_text(scheduling.get("priorityClass")) if job.key.rule else ""
-    packed = zlib.compress(text, 1)
-    return JobRecord(*meta.identity, job, packed, needs=needs, priority_class=priority_class)
+    return JobRecord(*meta.identity, job, zlib.compress(text, 1), needs=needs, priority_class=priority_class)
 
 
 def read_job_record(obj: Object) -> JobRecord | None:
@@ -114,12 +113,15 @@ def _metadata(obj: JobObject) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value and key != "ownerReferences"}
 
 
+def _essential(labels: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if key in _ESSENTIAL}
+
+
 def _refused(obj: JobObject, size: int) -> JobRecord:
     """Of a job that is too large only its identity and, unless that is too large, its status are kept."""
     meta = obj.metadata
-    labels = {key: value for key, value in meta.labels.items() if key in _ESSENTIAL}
     moved = {key: value for key, value in meta.annotations.items() if key == MOVED_RULE and len(value) <= LONGEST_NAME}
-    small = msgspec.structs.replace(meta, labels=labels, annotations=moved)
+    small = msgspec.structs.replace(meta, labels=_essential(meta.labels), annotations=moved)
     status = obj.status if memoryview(obj.status).nbytes <= _MOST_STATUS else msgspec.Raw(b"{}")
     text = _kept(JobObject(small, status=status))
     job = msgspec.structs.replace(read_job(msgspec.json.decode(text)), faults=(_too_large(size),))
@@ -167,14 +169,9 @@ def _outline(obj: JobObject) -> dict[str, Any]:
     """A Volcano Job that is too large: whose it is, and nothing else."""
     tasks = msgspec.json.decode(obj.spec, type=_Tasks).tasks
     found = [task.template.metadata.labels for task in tasks if RULE_LABEL in task.template.metadata.labels]
-    labels = [
-        {key: value for key, value in one.items() if key in _ESSENTIAL} for one in (obj.metadata.labels, *found[:1])
-    ]
-    metadata = _metadata(obj) | {"labels": labels[0], "annotations": {}}
-    return {
-        "metadata": metadata,
-        "spec": {"tasks": [{"template": {"metadata": {"labels": one}}} for one in labels[1:]]},
-    }
+    named = [{"template": {"metadata": {"labels": _essential(labels)}}} for labels in found[:1]]
+    metadata = _metadata(obj) | {"labels": _essential(obj.metadata.labels), "annotations": {}}
+    return {"metadata": metadata, "spec": {"tasks": named}}
 
 
 def _too_large(size: int) -> str:

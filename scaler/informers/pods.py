@@ -28,7 +28,7 @@ from scaler.workloads.pod_requests import (
     requests_of,
 )
 
-VOLCANO = "volcano"
+ENDED = ("Failed", "Succeeded")
 LONGEST_CONFIGURATION = 32 * 1024
 """Characters of the annotation about its chips: beyond that it is unusable."""
 
@@ -199,19 +199,15 @@ def _containers(statuses: Sequence[_ContainerStatus]) -> tuple[bool, int, int]:
 
 
 def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
-    meta = pod.metadata
+    meta, spec, requests = pod.metadata, pod.spec, requests_of(pod.spec)
     membership = None if job else membership_of(meta)
-    spec = pod.spec
     raw = (spec.node_selector, spec.affinity, spec.tolerations)
-    if sum(memoryview(part).nbytes for part in raw) > LONGEST_PLACEMENT:
-        request = PodRequest(requests_of(spec))
-    else:
-        request = _request_of(requests_of(spec), *map(bytes, raw))
+    too_long = sum(memoryview(part).nbytes for part in raw) > LONGEST_PLACEMENT
     return Governed(
         membership=membership,
         pod_group=meta.annotations.get(POD_GROUP, "")[:LONGEST_NAME],
-        volcano=spec.scheduler_name == VOLCANO,
-        request=request,
+        volcano=spec.scheduler_name == "volcano",
+        request=PodRequest(requests) if too_long else _request_of(requests, *map(bytes, raw)),
         priority=spec.priority or 0,
         maker_uid=shared(owner.uid or meta.uid),
         unknown_owner=unknown_owner(meta, membership) if membership is not None else "",

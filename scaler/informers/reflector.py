@@ -116,8 +116,7 @@ class Reflector(Generic[T, R]):
         """Loop time of the first of the checks in a row that got no answer."""
         self._restores = 0
         """Of the history, as of the last list."""
-        self._limit: asyncio.Timeout | None = None
-        """Of the watch that is open."""
+        self._watch_limit: asyncio.Timeout | None = None
         self._expirations = 0
         self._backoff = FIRST_BACKOFF
         self._progress = False
@@ -163,8 +162,8 @@ class Reflector(Generic[T, R]):
         """The cluster was restored: whatever is known and heard may be of another history."""
         now = asyncio.get_running_loop().time()
         self._must_list, self._older_since = True, min(self._older_since, now - RESTORED_AFTER)
-        if self._limit is not None:
-            self._limit.reschedule(now)
+        if self._watch_limit is not None:
+            self._watch_limit.reschedule(now)
 
     async def _list(self) -> None:
         """Every page of one consistent list, then forget what was not in it.
@@ -272,7 +271,7 @@ class Reflector(Generic[T, R]):
         )
         try:
             async with aclosing(stream), asyncio.timeout_at(opened + silence) as limit:
-                self._limit, due, slices = limit, opened + silence, Slices()
+                self._watch_limit, due, slices = limit, opened + silence, Slices()
                 async for event in stream:
                     self._take(event)
                     await slices.end()
@@ -284,7 +283,7 @@ class Reflector(Generic[T, R]):
             if self._older_since < math.inf:
                 raise UnknownOutcomeError("the watch is open and is of another history") from None
         finally:
-            self._limit = None
+            self._watch_limit = None
         self._must_check = asyncio.get_running_loop().time() - opened < seconds - 1
         if not self._must_check and not self._must_list:
             self._arrived()  # the next watch may say nothing for as long as this one did

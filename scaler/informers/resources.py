@@ -54,8 +54,8 @@ def informers(
         return Informer(api, resource, store, decode=decode, record=record, **options)
 
     def owners(resource: Resource, **options: Any) -> Informer[Any, Any]:
-        kind = resource.kind
-        return watch(resource, cache.owners.stores[kind], OwnerObject, partial(owner_facts, kind), **options)
+        record = partial(owner_facts, resource.kind)
+        return watch(resource, cache.owners.stores[resource.kind], OwnerObject, record, **options)
 
     rules, and_home = partial(config_map_record, home=home), tuple(dict.fromkeys((*namespaces, home)))
     watched = (

@@ -13,9 +13,8 @@ import msgspec
 
 from scaler.clock import Skew
 from scaler.decide.nodes import NODE_NAME, REPELLING, Node, NodeClass, Nodes, PodRequest, terms_of
-from scaler.informers.pods import PodRecord
+from scaler.informers.pods import ENDED, PodRecord
 from scaler.informers.records import NodeFacts
-from scaler.state.instances import ENDED
 from scaler.workloads.pod_requests import Requests
 
 SAID_OTHERWISE = frozenset({f"node.kubernetes.io/{word}" for word in ("not-ready", "unreachable", "unschedulable")})

@@ -40,9 +40,6 @@ class _Expectation(msgspec.Struct, eq=False):
         return record.uid != self.uid or bool(getattr(record, "terminating", False))
 
 
-_Slot = tuple[Store[Any], Name]
-
-
 class Expectations:
     """`on_settled(key)` is called when the last open write of a service has come back (or was given up).
 
@@ -53,7 +50,7 @@ class Expectations:
     def __init__(self, on_settled: Callable[[ServiceKey], None]) -> None:
         self.timed_out = 0
         self._on_settled = on_settled
-        self._pending: dict[_Slot, _Expectation] = {}
+        self._pending: dict[tuple[Store[Any], Name], _Expectation] = {}
         self._open: Counter[ServiceKey] = Counter()
         self._by_version: dict[Store[Any], list[tuple[int, Name]]] = {}
 
@@ -93,12 +90,11 @@ class Expectations:
         waiting = self._by_version[store]
         if not self._pending:
             waiting.clear()  # of what was settled by its name
-            return
-        if name is not None:
+        elif name is not None:
             self._check(store, name)
-            return
-        while waiting and waiting[0][0] <= store.version:
-            self._check(store, heapq.heappop(waiting)[1])
+        else:
+            while waiting and waiting[0][0] <= store.version:
+                self._check(store, heapq.heappop(waiting)[1])
 
     def _check(self, store: Store[Any], name: Name) -> None:
         expectation = self._pending.get((store, name))

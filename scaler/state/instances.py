@@ -15,11 +15,10 @@ from scaler.decide.nodes import PodRequest
 from scaler.decide.world import Instance, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.faults import fault_of
-from scaler.informers.pods import PodRecord
+from scaler.informers.pods import ENDED, PodRecord
 from scaler.workloads.kinds import holding_impossible
 from scaler.workloads.membership import Job, Membership, OwnerFacts
 
-ENDED = ("Failed", "Succeeded")
 COUNTS_ON = "It counts as it did when it was admitted"
 VOLCANOS_OWN = "podgroup-"
 """How the names of PodGroups begin that Volcano makes for pods without one."""
@@ -52,7 +51,7 @@ def counts_of(cache: Cache, pods: Sequence[PodRecord], faulty: Collection[str]) 
     }
 
 
-def requests_of(expected: Sequence[tuple[PodRecord | None, PodRequest]], priority: int) -> dict[str, Any]:
+def needs_of(expected: Sequence[tuple[PodRecord | None, PodRequest]], priority: int) -> dict[str, Any]:
     """What an Instance requests of nodes. `expected`: each of its pods, None where it is missing, and its request."""
     bound = [(pod, need) for pod, need in expected if pod is not None and pod.node and not pod.terminating]
     needs = Counter(need for _, need in expected)
@@ -144,9 +143,7 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
     faulty = faulty_of(cache, pods)
     facts = _owners(cache, membership)
     size = membership.size or next((found.size for found in facts if found.size), 0)
-    waits_for_leader = any(found.leader_first for found in facts) and not any(
-        pod.ready for pod in present if pod.name == membership.name
-    )
+    waits = any(found.leader_first for found in facts)
     return Instance(
         uid=membership.instance,
         name=membership.name,
@@ -173,7 +170,7 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
         unheld=len(ungated(cache, present)),
         irreplaceable=any(pod.governed is not None and pod.governed.maker_uid == pod.uid for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
-        more_to_come=len(present) < size and waits_for_leader,
+        more_to_come=len(present) < size and waits and not any(p.ready for p in present if p.name == membership.name),
         **counts_of(cache, pods, faulty),
     )
 
@@ -216,7 +213,7 @@ def _is_outdated(cache: Cache, membership: Membership) -> bool:
         seen = []
         for uid in cache.pod_instances.by_maker.of(membership.maker):
             created = max((pod.created for pod in cache.pod_instances.pods.of(uid).values()), default=0.0)
-            seen.append((created, cache.pod_instances.revision_of(uid)))
+            seen.append((created, cache.pod_instances.membership[uid].revision))
         newest = max(seen)[1]
     return newest != membership.revision
 
@@ -240,4 +237,4 @@ def _requests(present: Sequence[PodRecord], size: int) -> dict[str, Any]:
         return {}
     missing = [(None, found[0][1].request)] * max(0, size - len(found))
     expected = [*((pod, governed.request) for pod, governed in found), *missing]
-    return requests_of(expected, max(governed.priority for _, governed in found))
+    return needs_of(expected, max(governed.priority for _, governed in found))

@@ -9,21 +9,11 @@ from scaler.decide.lifecycle import FailedPod, Life
 from scaler.decide.world import Instance, RestartBudget, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.jobs import JobRecord
-from scaler.informers.pods import PodRecord
+from scaler.informers.pods import ENDED, PodRecord
 from scaler.names import RULE_LABEL
 from scaler.ranktables.tables import JobTable, Tables
 from scaler.rules.jobspec import LEADER, WORKER
-from scaler.state.instances import (
-    ENDED,
-    counts_of,
-    faulty_of,
-    labelled,
-    not_held,
-    present_of,
-    requests_of,
-    trouble_of,
-    ungated,
-)
+from scaler.state.instances import counts_of, faulty_of, labelled, needs_of, not_held, present_of, trouble_of, ungated
 
 
 def of_job(cache: Cache, tables: Tables, record: JobRecord) -> Instance:
@@ -59,7 +49,7 @@ def _requests(cache: Cache, record: JobRecord, names: Sequence[str], owned: Mapp
         return {}
     known = cache.priorities.get("", record.priority_class) if record.priority_class else None
     priority = known.worth(record.namespace) if known is not None else 0
-    return requests_of([(owned.get(name), need) for name, need in zip(names, record.needs, strict=True)], priority)
+    return needs_of([(owned.get(name), need) for name, need in zip(names, record.needs, strict=True)], priority)
 
 
 def _ours(

@@ -38,7 +38,6 @@ KNOWN_FORMAT = "1"
 """Of what is kept; v0.1.0 did not write it down. Raised when the release before would misread what is written."""
 
 LAST_VALID_SUFFIX = "-scaler-last-valid"
-_LONGEST_LABEL = 63
 
 
 class Name(NamedTuple):
@@ -96,7 +95,7 @@ def config_map(place: Name, rule: Name, content: Mapping[str, object]) -> Object
         "metadata": {
             "namespace": place.namespace,
             "name": place.name,
-            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule.name, _LONGEST_LABEL)},
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule.name, 63)},
             "annotations": {KEPT_FOR_ANNOTATION: rule.name, **elsewhere},
         },
         **content,

@@ -168,10 +168,8 @@ class WorldBuilder:
     @staticmethod
     def _foreseen(assumed: _Assumed) -> Service:
         after = tuple(
-            foreseen(instance, assumed.doing[instance.uid], assumed.since)
-            if instance.uid in assumed.doing
-            else instance
-            for instance in assumed.seen.instances
+            foreseen(one, assumed.doing[one.uid], assumed.since) if one.uid in assumed.doing else one
+            for one in assumed.seen.instances
         )
         return replace(assumed.seen, instances=after, assumed=True)
 

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from scaler.clock import Skew
 from scaler.decide.nodes import NODE_NAME, Node, NodeClass, PodRequest, Requirement, Taint, Where, accepts
 from scaler.informers.faults import faulty_devices
-from scaler.informers.pods import PodRecord, read_pod
+from scaler.informers.pods import ENDED, PodRecord, read_pod
 from scaler.informers.records import NodeFacts
 from scaler.state.capacity import CapacityIndex
-from scaler.state.instances import ENDED
 
 NPU = "huawei.com/Ascend910"
 ONE = PodRequest(((NPU, 1), ("pods", 1)))
