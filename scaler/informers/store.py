@@ -113,8 +113,7 @@ class Store(Generic[R]):
             self.remove(record.namespace, record.name, record.uid)
 
     def rewind(self, scope: str | None) -> None:
-        """The cluster itself went back in time: versions mean what they meant then, and the list that is to follow is
-        believed. What is known stays until it says otherwise."""
+        """The cluster went back in time: the next list is believed. What is known stays until it says otherwise."""
         self._seen[scope] = 0
         self.version = 0
         self._absent = {}

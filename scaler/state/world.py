@@ -99,10 +99,9 @@ class WorldBuilder:
         `look_at`. What was not made or not deleted takes its room, as the cache shows it."""
         assumed = self._assumed.get(key)
         if assumed is not None:
-            kept: dict[str, SlotAction] = {}
-            if not settled:
-                kept |= {uid: action for uid, action in assumed.doing.items() if isinstance(action, Admit | Complete)}
-            self._assume(key, kept, assumed.since)
+            doing = {} if settled else assumed.doing
+            made: dict[str, SlotAction] = {uid: one for uid, one in doing.items() if isinstance(one, Admit | Complete)}
+            self._assume(key, made, assumed.since)
 
     def leave(self, key: ServiceKey) -> None:
         """The service is gone."""
