@@ -79,9 +79,8 @@ class Notes(Protocol):
 class App:
     """All components of one process. Standby replicas keep their caches synced and decide nothing.
 
-    `observer` gets every decision. `seed` makes jitter reproducible; None takes it from the system. `metrics` is shared
-    with other components. With `apart`, a thread renews the Lease over the connection that `apart` makes; without it,
-    this loop renews the Lease over `api`. `notes` is for mode shadow."""
+    `seed` makes jitter reproducible; None takes it from the system. With `apart`, a thread renews the Lease over the
+    connection that `apart` makes; without it, this loop renews the Lease over `api`. `notes` is for mode shadow."""
 
     def __init__(  # noqa: PLR0913 - wiring
         self, api: KubeApi, settings: Settings, clock: Clock, *, observer: Observer | None = None,
@@ -121,7 +120,7 @@ class App:
             deadline=self.election.deadline if self.election else lambda: math.inf,
             rng=rng,
             timeout=settings.request_timeout,
-            on_write=lambda verb, resource, outcome: self.metrics.write(verb, resource.plural, outcome),
+            on_write=lambda verb, resource, outcome: self.metrics.writes.labels(verb, resource.plural, outcome).inc(),
         )
         self.controller, self.reporter = self._deciding(observer)
         self.rank_tables = RankTableReconciler(
@@ -194,8 +193,7 @@ class App:
             self.controller.requeue_all()
 
     async def run(self) -> None:
-        """Serve, sync, become leader, decide, until cancelled. The end of any task ends all tasks; raises what ended
-        it: also LeadershipLost and OverlapError."""
+        """Serve, sync, lead, decide, until cancelled. Raises what ended any task: also LeadershipLost, OverlapError."""
         async with self._served(), asyncio.TaskGroup() as tasks:
             beside = [informer.run() for informer in (*self.informers.values(), *self.reports, *self.beside.values())]
             if self.certificate is not None:
@@ -214,9 +212,8 @@ class App:
         """Wait for the first list of every resource: no decision, and so no write, before that."""
         for informer in self.informers.values():
             await informer.synced_or_absent.wait()
-        # A little longer for resources that this process may have no right to read: nodes (without them neither
-        # readiness nor room is known), ElasticServices (the number of wanted instances), and fault reports. An API
-        # server that has just started may answer 403 for a moment.
+        # A little longer for what this process may have no right to read: nodes (without them neither readiness nor
+        # room is known), ElasticServices, fault reports. An API server that has just started may answer 403.
         nodes, services = self.informers[NODES], self.informers[ELASTIC_SERVICES]
         with suppress(TimeoutError):
             async with asyncio.timeout(OPTIONAL_PATIENCE):
@@ -269,7 +266,6 @@ class App:
                 self.metrics.leader.set(0)
 
     async def _resync(self) -> None:
-        """Read everything again from time to time, against missed events; counts each difference found as an error."""
         await asyncio.sleep(SETTLED)  # by then a webhook of ours is trusted for the first time
         while True:
             if not self._watches:
@@ -280,8 +276,7 @@ class App:
                 self.budgets.look()
 
     async def _pulse(self) -> None:
-        """Check what no event shows: silent watches, a decision loop that hangs, clocks."""
-        loops = 0
+        passes = 0
         while True:
             if self.controller.running:
                 self.check_nodes()
@@ -293,9 +288,9 @@ class App:
                 if changed or (not words and self.controller.stands_still):  # also after a short loss between pulses
                     self.queue.wake()
                 self.metrics.out_of_touch.set(bool(words))
-            if self.controller.loops != loops or not (self.queue.has_work and self.controller.running):
+            if self.controller.passes_begun != passes or not (self.queue.has_work and self.controller.running):
                 self._beat = asyncio.get_running_loop().time()
-            loops = self.controller.loops
+            passes = self.controller.passes_begun
             self.reporter.write_left_out()
             self._follow_clocks()
             await asyncio.sleep(PULSE)
@@ -306,8 +301,7 @@ class App:
         return [f"decision loop: no sign of life for {silence:.0f} s"] if silence > STALLED_AFTER else []
 
     def missing(self) -> list[str]:
-        """A sentence about each condition that does not hold; empty when ready, as a synced standby is. For any
-        thread."""
+        """A sentence about each condition that is not met; empty when ready, as a synced standby is. For any thread."""
         found, lost = dict[str, str](), self.freshness.lost()
         for resource, informer in self.informers.items():
             unlisted = "" if informer.synced_or_absent.is_set() else informer.problem
@@ -330,8 +324,7 @@ class App:
         return election
 
     def _certificate(self) -> ServerCertificate:
-        """The certificate source. cryptography and aiohttp are imported only with a webhook."""
-        from scaler.serve.webhook_certs import certificate_source  # noqa: PLC0415
+        from scaler.serve.webhook_certs import certificate_source  # noqa: PLC0415 - loads cryptography, aiohttp
 
         certificate = certificate_source(self.api, self.clock, self.settings)
         self.metrics.certificate_expires.follow(lambda: certificate.ends)
@@ -339,8 +332,7 @@ class App:
 
     @asynccontextmanager
     async def _served(self) -> AsyncIterator[None]:
-        """The admission webhook, and the server for health, metrics and the last world, unless switched off. Each runs
-        in a thread of its own, so that a flood of requests does not delay the main loop."""
+        """Webhook and HTTP server, if wanted, each in a thread: a flood of requests does not delay the main loop."""
         host = self.settings.http_host
         async with AsyncExitStack() as stack:
             if (certificate := self.certificate) is not None:

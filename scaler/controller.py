@@ -1,9 +1,6 @@
 """The decision loop: one pass takes in all changes, decides about all services, then acts and reports.
 
-    changes -> world -> decide -> act, report
-
-Decisions are serial and synchronous, so services cannot race each other. Actions run in parallel, at most one plan per
-service at a time. While its writes are under way, a service is decided as it will be, and gets no other action."""
+Decisions are serial, so services cannot race each other. Actions run in parallel, at most one plan per service."""
 
 from __future__ import annotations
 
@@ -41,11 +38,9 @@ _log = structlog.get_logger(__name__)
 PATIENCE = 300.0
 """Seconds after which a service known only from pods is forgotten without pods; its last valid rule is deleted too."""
 WORDS_PATIENCE = 10.0
-"""Seconds until a change of words alone is reported: free room may change many times a second, and every waiting
-service states how much there is."""
+"""Seconds until a change of words alone is reported: all that waits says how much room is free, which changes often."""
 PAUSE, LONGEST_PAUSE = 3.0, 0.03
-"""The pause after a pass, as a multiple of its duration, and the longest pause in seconds: under many events, passes
-take a quarter of a core, as long as they are short."""
+"""The pause after a pass, as multiple of its duration and at most in seconds: many events take a quarter of a core."""
 SOONEST = 0.001
 """Least seconds until the next decision, however soon time alone may change the decision."""
 
@@ -77,21 +72,17 @@ class Controller:
         self._cache = self.state.cache
         self._memory = Memory()
         self._decision_cache = DecisionCache()
-        self._failures = 0
-        """Failed decisions in a row, each because of a bug."""
+        self._failures_in_a_row = 0
         self._unreported: set[ServiceKey] = set()
         """Services that were read again and not reported since."""
         self._decided: tuple[tuple[Service, ...], tuple[Plan, ...]] = ((), ())
         self._heeds_room = False
-        """`Decision.heeds_room` of the last decision."""
         self._timer: asyncio.TimerHandle | None = None
         self._acting: ModeInForce | None = None
         """None while a resource that decisions need is not seen: then there are no decisions."""
-        self.loops = 0
-        """Number of passes that have begun."""
+        self.passes_begun = 0
         self._loop: asyncio.Task[None] | None = None
         self._began = 0.0
-        """Loop time at which this replica began to decide."""
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
         self.world: World | None = None
@@ -126,7 +117,7 @@ class Controller:
     async def _decide_for_ever(self, acting: asyncio.TaskGroup) -> None:
         while True:
             keys = await self.queue.take()
-            self.loops += 1
+            self.passes_begun += 1
             unseen = self.unseen()
             before, self._acting = self._acting, None if unseen else self.mode()
             if self._acting is not before:
@@ -147,16 +138,14 @@ class Controller:
     async def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
         """Decide about all services; returns the seconds taken. Reading and reporting let the loop run other tasks."""
         started = asyncio.get_running_loop().time()
-        # 1. the input, as one value
         await self._read_services(keys)
         world = self.world = self.services.world(self.clock.now(), self._memory)
-        # 2. the decision about all services
         decision = self._decide(world)
         decided, acted_on = asyncio.get_running_loop().time(), set[ServiceKey]()
         if decision is not None:
             if self.observer is not None:
                 self.observer(world, decision)
-            # 3. act, then report: instances go first, a report may wait for a millisecond
+            # Act, then report: instances go first, a report may wait for a millisecond
             self._heeds_room = decision.heeds_room  # before anything awaits: room that changes from now on is news
             pairs = self._changed_pairs(world, decision)
             self._memory = self.instead(world, decision, pairs) if self.instead else decision.memory
@@ -196,8 +185,7 @@ class Controller:
             yield
         except Exception:
             self.metrics.decisions_failed.inc()
-            innermost = traceback.format_exc(-5)  # endless recursion has a thousand frames
-            _log.error(failure, service=str(key), traceback=innermost)
+            _log.error(failure, service=str(key), traceback=traceback.format_exc(-5))  # recursion may be endless
             self.queue.add_after_backoff(key)
 
     def _leave(self, key: ServiceKey) -> None:
@@ -220,7 +208,6 @@ class Controller:
             self.reporter.rule_gone(Name(key.namespace, key.rule))
 
     def requeue_all(self) -> None:
-        """Queue every service."""
         for key in {*self._cache.service_keys(), *self.services.keys()}:
             self.queue.add(key)
 
@@ -232,8 +219,8 @@ class Controller:
             with no_collection():
                 decision = decide(world, self._decision_cache)
         except Exception:
-            delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures, 32), LAST_BACKOFF)
-            self._failures += 1
+            delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures_in_a_row, 32), LAST_BACKOFF)
+            self._failures_in_a_row += 1
             self.metrics.decisions_failed.inc()
             self._decision_cache = DecisionCache()
             of = {"services": len(world.services), "nodes": len(world.nodes.nodes) if world.nodes else 0}
@@ -241,21 +228,19 @@ class Controller:
             _log.error("decision failed", **of, tried_again_after=delay, traceback=traceback.format_exc())
             asyncio.get_running_loop().call_later(delay, self.queue.wake)
             return None
-        self._failures = 0
+        self._failures_in_a_row = 0
         return decision
 
     def _recheck(self, moment: float) -> None:
         """Decide again at this time; 0.0 = only after an event."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         if moment:
             soonest = 1.0 if self._acting is ModeInForce.WATCHES else SOONEST  # an action that is not done stays due
             delay = max(soonest, moment - self.clock.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self.queue.wake)
 
     def on_service(self, change: ServiceChanged) -> None:
-        """Queue the service."""
         self.queue.add(change.service)
 
     def on_elastic_service(self, change: ElasticServiceChanged) -> None:
@@ -271,8 +256,7 @@ class Controller:
     # 3. act
 
     def _changed_pairs(self, world: World, decision: Decision) -> Pairs:
-        """Services and their plans, if either is another object than after the last pass, or an event came: ten
-        thousand unchanged ones cost nothing."""
+        """What is another object than after the last pass, or was read again: ten thousand others cost nothing."""
         before, self._decided = self._decided, (world.services, decision.plans)
         services, plans = world.services, decision.plans
         if len(before[0]) != len(services):
@@ -286,9 +270,7 @@ class Controller:
         begun, slices = set(), Slices()
         for service, plan in pairs:
             await slices.end()  # the actions that have begun run their first steps
-            if service.assumed:
-                continue
-            if self._is_carried_out(plan):
+            if not service.assumed and self._is_carried_out(plan):
                 since = max(self._began, self.queue.dirty_since(plan.key)) if plan.key in self._unreported else started
                 with self._retried("plan cannot begin", plan.key):
                     self.services.assume(plan, world.now)
@@ -302,7 +284,6 @@ class Controller:
         return bool(plan.actions) and self._acting is not ModeInForce.WATCHES
 
     async def _act(self, world: World, plan: Plan, since: float) -> None:
-        """Perform one plan, note its refusals, and log it with its outcome."""
         key = plan.key
         with self._retried("plan failed", key):
             outcomes = await self.executor.perform(plan)

@@ -1,8 +1,4 @@
-"""Labels, annotations, keys and object names in the cluster, each defined once. Values only.
-
-A name that only one workload kind uses is defined in the module of that kind."""
-
-from __future__ import annotations
+"""Labels, annotations, keys and names in the cluster, each once; those of one workload kind are in its module."""
 
 PREFIX = "mind-cluster/"
 """Prefix of our own labels and annotations."""
@@ -10,11 +6,9 @@ PREFIX = "mind-cluster/"
 # Written by users
 
 RULE_LABEL = "mind-cluster/scaling-rule"
-"""Label of an instance's job or pods: the ConfigMap of its rule."""
 GROUP_LABEL = "mind-cluster/group-name"
-"""Second label: the group of the rule."""
 JOB_ID_LABEL = "jobID"
-"""Third label: the service."""
+"""Labels of an instance's job or pods: the ConfigMap of its rule, the group of the rule, the service."""
 INSTANCE = "mind-cluster/instance"
 """Annotation of a pod: the name of its instance; it overrides the owner."""
 INSTANCE_SIZE = "mind-cluster/instance-size"
@@ -30,8 +24,7 @@ CLASS_NAMESPACES = "mind-cluster/namespaces"
 # Gates and admission
 
 GATE = "mind-cluster/hold"
-"""Our scheduling gate; gates of others stay. A gate can be set only when a pod is created, by admission or in the
-pod template; the scaler removes it (docs/explanation/holding-by-gates.md)."""
+"""Our scheduling gate, set only when a pod is created; the scaler removes it (docs/explanation/holding-by-gates.md)."""
 NAMESPACE_LABEL = "mind-cluster/scaling"
 """Label of a namespace, value `enabled`: admission adds the gate to pods that name a rule."""
 BESIDE_LABEL = "mind-cluster/beside-ascend-operator"

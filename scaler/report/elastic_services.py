@@ -1,8 +1,6 @@
 """Writes the ElasticServices: one object per service, created again when it is deleted, its status applied on change.
 
-The last written status is remembered, not read: one read per service and term of leadership, none while nothing
-changes. Of an object that a tenant may write, only values of the right type are used. service_status decides the
-status."""
+The last written status is remembered: one read per service and term of leadership, none while nothing changes."""
 
 from __future__ import annotations
 
@@ -37,8 +35,7 @@ _UNDECLARED = "field not declared in schema"
 
 
 class _LastWritten(msgspec.Struct, frozen=True, gc=False):
-    """The name of an ElasticService and the last status written to it, compressed. Without `uid` it is unknown whether
-    the object still exists with this status."""
+    """The last status written, compressed. Without `uid` it is unknown whether the object still has this status."""
 
     name: str = ""
     uid: str = ""
@@ -46,18 +43,14 @@ class _LastWritten(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def status(self) -> Object:
-        found: Object = msgspec.json.decode(zlib.decompress(self.packed)) if self.packed else {}
-        return found
+        return msgspec.json.decode(zlib.decompress(self.packed), type=dict) if self.packed else {}
 
     def subject(self, key: ServiceKey) -> Subject:
         return Subject(ELASTIC_SERVICES, key.namespace, self.name, self.uid)
 
 
 class StatusWriter:
-    """One per term of leadership. Raises KubeError; each call may be repeated.
-
-    `absent` returns why no ElasticService can be written now ("" while they can): mostly because their definition is
-    missing."""
+    """Raises KubeError; each call may be repeated. `absent`: why no ElasticService can be written now, "" if it can."""
 
     def __init__(self, writer: Writer, cache: Cache, clock: Clock, metrics: Metrics, absent: Callable[[], str]) -> None:
         self._writer = writer
@@ -66,10 +59,8 @@ class StatusWriter:
         self._metrics = metrics
         self._absent = absent
         self._last_written: dict[ServiceKey, _LastWritten] = {}
-        self._left_out = False
-        """Whether some status was not written because the kind is not installed."""
-        self._is_old = False
-        """Whether the installed definition lacks the fields of `_NEW`."""
+        self._some_left_out = False
+        self._definition_is_old = False
 
     def subject(self, key: ServiceKey) -> Subject | None:
         """The object of events about the service; None while there is none."""
@@ -78,9 +69,9 @@ class StatusWriter:
 
     def appeared(self) -> bool:
         """Whether ElasticServices can be written now, and some status was left out before."""
-        appeared = self._left_out and not self._absent()
+        appeared = self._some_left_out and not self._absent()
         if appeared:
-            self._left_out = False
+            self._some_left_out = False
             _log.info("ElasticServices can be written now")
         return appeared
 
@@ -88,9 +79,9 @@ class StatusWriter:
         """Write the status of one service; returns the events since the status before."""
         key, absent = report.plan.key, self._absent()
         if absent:
-            if not self._left_out:
+            if not self._some_left_out:
                 _log.warning("no ElasticServices are written", why=absent)
-            self._left_out = True
+            self._some_left_out = True
             self._metrics.reports_dropped.labels("status", "absent").inc()
             return []
         try:
@@ -172,15 +163,14 @@ class StatusWriter:
         except KubeError as error:
             if _UNDECLARED not in str(error):
                 raise
-            if not self._is_old:
+            if not self._definition_is_old:
                 _log.warning("the definition of ElasticService is old", apply="manifests/base/elasticservices.yaml")
-            self._is_old = True
+            self._definition_is_old = True
             older = {field: value for field, value in status.items() if field not in _NEW}
             await apply(ELASTIC_SERVICES.object(metadata, status=older))
 
     async def _found(self, key: ServiceKey, record: ElasticServiceRecord | None) -> Object:
-        """The object about the service, made by a user or by the scaler; created if there is none. AlreadyExistsError
-        when both names belong to objects about other services."""
+        """The object about the service, created if there is none. AlreadyExistsError when others have both names."""
         if record is not None:
             there = await self._writer.get(ELASTIC_SERVICES, key.namespace, record.name)
             if _is_about(there, key):
@@ -214,8 +204,6 @@ def _is_about(there: Object, key: ServiceKey) -> bool:
     spec = there.get("spec") or {}
     return (spec.get("rule"), spec.get("jobID")) == (key.rule, key.job_id)
 
-
-# Fields that are used of a status that was read
 
 _Time = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 

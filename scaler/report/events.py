@@ -1,18 +1,16 @@
 """Kubernetes Events about jobs, rules and services: their content, how many are written, and their only writer.
 
-Reasons are the names of decide.world.Reason and Warning, and of service_events. An event's name is derived from its
-content, so a repetition, also by the next leader, finds the first event and increases its count."""
+An event's name is made of its content, so a repetition, also by the next leader, increases the count of the first."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from scaler.clock import rfc3339
 from scaler.kube.api import EVENTS, Object, PatchType
 from scaler.kube.errors import AlreadyExistsError
-from scaler.kube.metadata import object_name
+from scaler.kube.metadata import digest, object_name
 from scaler.kube.writer import Writer
 from scaler.report.service_reports import Subject
 
@@ -35,8 +33,7 @@ class Event(NamedTuple):
     def event_name(self) -> str:
         """A deterministic name, readable in `kubectl get events`."""
         content = "\0".join((self.subject.resource.kind, self.subject.uid, self.reason, self.message))
-        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return f"{object_name(self.subject.name, 200)}.{digest}"
+        return f"{object_name(self.subject.name, 200)}.{digest(content)}"
 
 
 def event_object(event: Event, now: float) -> Object:
@@ -78,9 +75,8 @@ class Filter:
         """Object -> name and time of its last event that was no repetition, and how many more were allowed then."""
 
     def objection(self, event: Event, now: float) -> str:
-        """Why the event is not written now: "repeated" within REPEAT_AFTER of the same event, if that was the last
-        about the object; "spam" beyond a burst, then one event a minute, so that a flapping job cannot flood etcd. "" =
-        write it."""
+        """Why the event is not written, "" if it is: "repeated" within REPEAT_AFTER, if it was the last about its
+        object; "spam" beyond a burst, then one event a minute, so that a flapping job cannot flood etcd."""
         name, at, tokens = history = self._histories.pop(event.subject, ("", now, float(self.BURST)))
         if name == event.event_name and now - at < REPEAT_AFTER:
             self._histories[event.subject] = history

@@ -1,7 +1,6 @@
 """Which sources of our gate are installed in this cluster, for the log and as a metric. Only reads.
 
-An installed source may not work for every pod: pods that arrive without the gate are counted where pods are
-observed."""
+An installed source may not work for every pod: those that arrive without the gate are counted where pods are seen."""
 
 from __future__ import annotations
 

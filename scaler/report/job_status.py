@@ -1,8 +1,5 @@
 """The status of an AscendJob: conditions, counts, start and completion time. And its only writer.
 
-Until a job ends, its status follows the decisions about it; its end is a decision, and gives the last status. A status
-is written only onto the version that it was computed from. After the last condition nothing is written.
-
 The present condition is the last of the list, because the CRD's `State` column prints the type of that one. `Running`
 is True only while all pods run, never longer, unlike with the operator. Conditions of other types are kept."""
 
@@ -30,18 +27,17 @@ _ADMITTED = frozenset({State.ADMITTED, State.STARTING, State.RUNNING, State.BROK
 _ON_ITS_WAY = frozenset({State.ADMITTED, State.STARTING})
 
 
-async def write_status(writer: Writer, job: Object, patch: dict[str, Any]) -> Object:
+async def write_status(writer: Writer, job: Object, patch: Object) -> Object:
     """Send a patch of this module; returns the job after it. KubeError: ConflictError for a job that has changed."""
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
     return await writer.patch(ASCEND_JOBS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status")
 
 
-def status_patch(job: Object, report: InstanceReport, started: float, now: str) -> dict[str, Any] | None:
-    """The merge patch for the job's status subresource, or None when the status is already so.
+def status_patch(job: Object, report: InstanceReport, started: float, now: str) -> Object | None:
+    """The merge patch for the job's status subresource; None if it is already so, and for a job that has ended or goes.
 
     `started` is the creation time of its oldest pod, by the API server's clock, 0.0 without pods; `now` is a Kubernetes
-    Time. The patch has uid and resourceVersion of `job`, so it cannot overwrite a newer version. A job that is being
-    deleted or has finished for good is left as it is."""
+    Time. The patch has uid and resourceVersion of `job`, so it cannot overwrite a newer version."""
     state = report.verdict.state
     going = at(job, "metadata").get("deletionTimestamp")
     if going or state is State.FINISHED or final_condition(job) is not None:
@@ -53,24 +49,20 @@ def status_patch(job: Object, report: InstanceReport, started: float, now: str) 
     return patch if patch["status"] or not at(job, "status") else None
 
 
-def final_patch(
-    job: Object, ending: tuple[str, str, str], replicas: ReplicaStatuses, started: float, now: str
-) -> dict[str, Any]:
-    """The merge patch for the status of a job that ends now: `ending` is the type of its last condition, with reason
-    and message; `started` as in `status_patch`. The patch is refused if the job has changed.
+def final_patch(job: Object, ending: tuple[str, str, str], counts: ReplicaStatuses, started: float, now: str) -> Object:
+    """As `status_patch`, for a job that ends now: `ending` is the type of its last condition, with reason and message.
 
     It is the last status, so it also has the counts and start time that `status_patch` may not have written yet."""
-    kind, reason, message = ending
+    kind, because = ending[0], ending[1:]
     found = _conditions(job)
     kept = [item for item in found if item.get("type") not in _OURS or item.get("type") == CREATED]
-    ran = [item for item in found if item.get("type") == RUNNING]
-    stopped = [_condition(item, RUNNING, False, (reason, message), now) for item in ran]
-    last = _condition(None, kind, True, (reason, message), now)
-    status = {"conditions": [*kept, *stopped, last], "replicaStatuses": replicas, "completionTime": now}
+    stopped = [_condition(item, RUNNING, False, because, now) for item in found if item.get("type") == RUNNING]
+    last = _condition(None, kind, True, because, now)
+    status = {"conditions": [*kept, *stopped, last], "replicaStatuses": counts, "completionTime": now}
     return _patch(job, status, rfc3339(started) if started > 0 else "")
 
 
-def _patch(job: Object, after: Mapping[str, Any], begun: str) -> dict[str, Any]:
+def _patch(job: Object, after: Mapping[str, Any], begun: str) -> Object:
     """The merge patch to the status `after`. `begun`: the start time, if the job has none yet; "" before its start."""
     metadata, before = at(job, "metadata"), at(job, "status")
     start = {"startTime": begun} if begun and not before.get("startTime") else {}
@@ -82,16 +74,13 @@ def already_says(job: Object, verdict: Verdict) -> bool:
     """Whether the job's last condition already has this reason, for example written by the previous leader."""
     if verdict.state is State.FINISHED:
         return final_condition(job) is not None
-    conditions = _conditions(job)
-    if not conditions:
-        return False
     reason = JOB_RUNNING if verdict.state is State.RUNNING else verdict.reason.value
-    return bool(conditions[-1].get("reason") == reason)
+    return any(last.get("reason") == reason for last in _conditions(job)[-1:])
 
 
-def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
     """The merge patch from `before` to `after` on the keys of `after`; keys only in nested `before` are removed."""
-    diff: dict[str, Any] = {}
+    diff: Object = {}
     for key, value in after.items():
         old = before.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
@@ -103,11 +92,11 @@ def merge_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     return diff
 
 
-def _conditions(job: Object) -> list[dict[str, Any]]:
+def _conditions(job: Object) -> list[Object]:
     return [item for item in as_list(at(job, "status").get("conditions")) if isinstance(item, dict)]
 
 
-def _new_conditions(before: list[dict[str, Any]], report: InstanceReport, now: str) -> list[dict[str, Any]]:
+def _new_conditions(before: list[Object], report: InstanceReport, now: str) -> list[Object]:
     """Conditions of others in their order, then those of ours that are False now, then the present one."""
     old = {str(item.get("type")): item for item in before}
     foreign = [item for item in before if item.get("type") not in _OURS]
@@ -126,9 +115,7 @@ def _new_conditions(before: list[dict[str, Any]], report: InstanceReport, now: s
     return [*foreign, created, *stopped, _condition(old.get(RESTARTING), RESTARTING, True, because, now)]
 
 
-def _condition(
-    old: Mapping[str, Any] | None, kind: str, holds: bool, because: tuple[str, str], now: str
-) -> dict[str, Any]:
+def _condition(old: Object | None, kind: str, holds: bool, because: tuple[str, str], now: str) -> Object:
     """`old` itself when nothing differs; lastTransitionTime changes only when the condition's status does."""
     old = old or {}
     reason, message = because

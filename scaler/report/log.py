@@ -1,6 +1,4 @@
-"""Logging, set up once: structlog to one stream, a JSON object per line or text for people.
-
-Log lines of the standard library (asyncio, aiohttp) have the same form. Must not be called from pure packages."""
+"""Logging, set up once: structlog and the standard library to one stream, as JSON per line or text for people."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ Event = MutableMapping[str, Any]
 def configure(
     log_format: LogFormat, level: LogLevel, *, timestamp: Callable[[], str], stream: TextIO | None = None
 ) -> None:
-    """Set up logging of the whole process. `timestamp` returns now as text (Clock.micro_timestamp)."""
+    """Set up logging of the whole process. `timestamp` returns now as text."""
     out = stream or sys.stdout
 
     def stamp(_logger: Any, _method: str, event: Event) -> Event:

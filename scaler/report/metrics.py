@@ -1,7 +1,6 @@
-"""Prometheus metrics in a registry of our own, with a bounded number of series.
+"""Prometheus metrics in a registry of our own, with a bounded number of series (docs/reference/metrics.md).
 
-Only report.service_metrics has labels with names that users choose (namespace, rule, service), for a bounded number.
-Must not be used from pure packages; docs/reference/metrics.md describes every metric."""
+Only report.service_metrics has labels with names that users choose (namespace, rule, service), for a bounded number."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ class Metrics:
             "scaler_request_duration_seconds", "Until an answer began, or none came.", ["verb", "resource"],
             buckets=_REQUEST,
         )  # fmt: skip
-        self._writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
+        self.writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
         self.reports_dropped = counter("scaler_reports_dropped", "Reports not written.", ["kind", "cause"])
         self.watches = followed("scaler_watches", "Watches opened.", "resource")
         self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")
@@ -118,7 +117,6 @@ class Metrics:
         )
         self._idle_resources: set[str] = set()
         self._shares: dict[ServiceKey, Mapping[Gauge, int]] = {}
-        """The part of each service in the gauges."""
         for answers in (("yes", "yes"), ("yes", "no"), ("no", "no")):
             self._services.labels(*answers)
         for beneficiary in ("self", "other"):
@@ -156,10 +154,6 @@ class Metrics:
                 self._drains.inc()
             elif isinstance(action, Evict):
                 self._preemptions.labels("self" if action.beneficiary == str(plan.key) else "other").inc()
-
-    def write(self, verb: str, resource: str, outcome: str) -> None:
-        """`outcome`: `ok`, or the short class name of the error, for example `Conflict`."""
-        self._writes.labels(verb, resource, outcome).inc()
 
     def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
         """Expose the counters of each informer."""

@@ -1,8 +1,7 @@
 """Writes decisions into the cluster: ElasticServices, status of jobs, events, the last valid rules.
 
-The decision loop calls `note`, which waits for nothing, and goes on. One background task writes the newest state; the
-outbox limits the rate and retries. Must never decide anything.
-One Reporter per process; what an earlier leader wrote is read from the cluster, not remembered."""
+The decision loop calls `note`, which waits for nothing; one background task writes the newest state. What an earlier
+leader wrote is read from the cluster."""
 
 from __future__ import annotations
 
@@ -51,8 +50,6 @@ _Warned = tuple[ServiceKey, Note, Subject]
 
 
 class _Due(NamedTuple):
-    """One object to be written: how, and which one."""
-
     write: Callable[[Any], Awaitable[None]]
     of: ServiceKey | Name | _InstanceKey | Event | _Warned
     namespace: str
@@ -67,9 +64,8 @@ class Reporter:
     """`writer` refuses to write without leadership. A `silent` reporter writes only the last valid rules."""
 
     def __init__(
-        self, writer: Writer, statuses: StatusWriter, clock: Clock, metrics: Metrics, home: str = "default", *,
-        silent: bool = False,
-    ) -> None:  # fmt: skip
+        self, writer: Writer, statuses: StatusWriter, clock: Clock, metrics: Metrics, home: str, *, silent: bool
+    ) -> None:
         self._writer = writer
         self._statuses = statuses
         self._filter = Filter()
@@ -106,9 +102,8 @@ class Reporter:
         self._note_instances(before, report, changed=changed)
         if changed:
             self._note_warnings(report, set(before.plan.notes) if before is not None else set())
-        self._reports[key] = report  # only now: after a failure the next try is about everything again
-        if changed:
             self._mark_status(key)
+        self._reports[key] = report  # only now: after a failure the next try is about everything again
         if rule.name and (before is None or self._last_valid.get(rule) != report.last_valid):
             self._last_valid[rule] = report.last_valid
             self._mark_rule(rule)
@@ -170,8 +165,7 @@ class Reporter:
 
     def _note_reason(self, one: InstanceReport, *, known: bool) -> None:
         """Mark the event about state and reason, unless an earlier leader reported it, as the job's own status shows.
-        Without a job status an instance that runs gets no event. Nor do training jobs, which have none of our
-        labels."""
+        An instance that runs gets none without a job status. Nor do training jobs, which have none of our labels."""
         verdict = one.verdict
         if one.job is None:
             reported, failed, served = verdict.state is State.RUNNING, False, True
@@ -321,8 +315,7 @@ class Reporter:
 
     async def _write_warning(self, of: _Warned) -> None:
         self._events.discard(of)
-        event = self._lasting(*of)
-        if event is not None:
+        if event := self._lasting(*of):
             self._mark_event(event)
 
 

@@ -1,7 +1,4 @@
-"""The events about an ElasticService, from its status before and after a decision. Pure.
-
-One change is one event with all its facts: which instances were lost and why, which ratio runs now, and which one
-the service works towards."""
+"""The events about an ElasticService, from its status before and after: one event tells one change in full. Pure."""
 
 from __future__ import annotations
 

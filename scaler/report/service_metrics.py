@@ -1,7 +1,6 @@
-"""Metrics of single services, for a bounded number of services, however many services tenants make.
+"""Metrics of single services that name a rule, for a bounded number of services, however many tenants make.
 
-A service that names no rule has no ratio, and no series. The series of a service end with it. The decision loop calls
-`note` and `forget`, the thread that answers a scrape calls `collect`. Must not: decide anything."""
+The decision loop calls `note` and `forget`, the thread that answers a scrape calls `collect`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The input of the reporter after a pass: one frozen value per service, from its plan and the cache. Pure.
-
-Beside it: which ratio runs, the counts of pods in the status of a job, and whether a plan has to be reported."""
+"""The input of the reporter after a pass: one frozen value per service, from its plan and the cache. Pure."""
 
 from __future__ import annotations
 
@@ -42,14 +40,12 @@ class InstanceReport(msgspec.Struct, frozen=True, gc=False):
 
     plan: Plan
     verdict: Verdict
-    """Its verdict in `plan`."""
     instance: Instance
     subject: Subject
     """Its job, or the first pod of an instance that is known from its pods alone."""
     job: JobRecord | None = None
     """An AscendJob whose status the scaler writes."""
     replicas: ReplicaStatuses = {}
-    """The pods of `job`."""
 
     @property
     def words(self) -> str:
@@ -57,8 +53,6 @@ class InstanceReport(msgspec.Struct, frozen=True, gc=False):
 
 
 class ServiceReport(msgspec.Struct, frozen=True, gc=False):
-    """One service after one pass."""
-
     service: Service
     plan: Plan
     instances: Mapping[str, InstanceReport] = {}
@@ -73,11 +67,8 @@ class ServiceReport(msgspec.Struct, frozen=True, gc=False):
     """What is not seen now, so that nothing is decided; "" while everything is seen."""
 
 
-def report_of(
-    state: ClusterState, service: Service, plan: Plan, *, alone: str = "", out_of_touch: str = ""
-) -> ServiceReport:
-    """The report of one service: the decision, with the objects that it is about. `alone`: why no service is weighed
-    against others now; `out_of_touch`: why nothing is decided now."""
+def report_of(state: ClusterState, service: Service, plan: Plan, *, alone: str, out_of_touch: str) -> ServiceReport:
+    """The decision about a service, with the objects that it is about; `alone`: why no service at all is weighed."""
     rule = state.rule(service.key)
     if not alone and service.rule is None:
         alone = "no rule in force"

@@ -1,7 +1,6 @@
 """The status of one service's ElasticService: what `kubectl get`, `scaler status` and the page show. Pure.
 
-The same decision gives the same status, except for its times. A time changes only when its subject changes, else it is
-copied from the status that was written before. Must not write anything."""
+The same decision gives the same status: a time is copied from the status before until its subject changes."""
 
 from __future__ import annotations
 
@@ -23,7 +22,6 @@ MAX_GROUPS = 200
 MAX_RATIOS = 64
 MAX_WARNINGS = 100
 MAX_NODES = 8
-"""Nodes listed of one instance."""
 MAX_WORDS = 500
 MAX_NAME = 253
 MAX_SELECTOR = 16_384
@@ -48,10 +46,8 @@ class Statement(NamedTuple):
 
 
 def status_of(report: ServiceReport, before: Object, now: str, *, generation: int = 0) -> Object:
-    """The next `status`. `before` is the present one ({} for none), `now` a time as Kubernetes writes it, `generation`
-    that of the spec that the decision saw.
-
-    See docs/reference/status.md and the schema in manifests/base/elasticservices.yaml for every field."""
+    """The next `status` (docs/reference/status.md). `before` is the present one ({} for none), `now` a time as
+    Kubernetes writes it, `generation` that of the spec that the decision saw."""
     plan, service = report.plan, report.service
     ratios, index = service.rule.ratios if service.rule else (), running_index(service, plan.groups)
     current = {"index": index, "counts": _counts(ratios[index].counts)} if index >= 0 else None
@@ -98,8 +94,8 @@ def _fitting(status: Object, instances: Sequence[Object], left_out: Mapping[str,
     ranked = sorted(range(len(instances)), key=lambda index: (instances[index]["state"] in _QUIET, index))
     while True:
         shown = {"instances": [instances[index] for index in sorted(ranked[:most])]}
-        missing = {"leftOut": _without_empty({"instances": len(instances) - most, **left_out})}
-        fitted = status | shown | _without_empty(missing)
+        missing = _without_empty(instances=len(instances) - most, **left_out)
+        fitted = status | shown | _without_empty(leftOut=missing)
         if not most or len(msgspec.json.encode(fitted)) <= MAX_BYTES:
             return fitted
         most //= 2
@@ -157,9 +153,7 @@ def _group(name: str, plan: Plan) -> Object:
 def _warnings(plan: Plan) -> list[Object]:
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     return [
-        _without_empty(
-            {"type": note.warning.value, "instance": names.get(note.uid), "message": note.message[:MAX_WORDS]}
-        )
+        _without_empty(type=note.warning.value, instance=names.get(note.uid), message=note.message[:MAX_WORDS])
         for note in plan.notes[:MAX_WARNINGS]
     ]
 
@@ -171,24 +165,24 @@ def _instances(report: ServiceReport, before: Object, now: str) -> list[Object]:
     for verdict in report.plan.verdicts:
         instance = instances[verdict.uid]
         nodes = sorted({node for node, _ in instance.seats})
-        found = {
-            "name": verdict.name,
-            "uid": verdict.uid,
-            "kind": instance.kind,
-            "group": verdict.group,
-            "state": verdict.state.value,
-            "reason": verdict.reason.value,
-            "message": words(verdict, report.plan)[:MAX_WORDS],
-            "since": known.get((verdict.uid, verdict.state.value, verdict.reason.value), now),
-            "nodes": nodes[:MAX_NODES],
-            "nodesLeftOut": max(0, len(nodes) - MAX_NODES),
-        }
-        shown.append(_without_empty(found))
+        found = _without_empty(
+            name=verdict.name,
+            uid=verdict.uid,
+            kind=instance.kind,
+            group=verdict.group,
+            state=verdict.state.value,
+            reason=verdict.reason.value,
+            message=words(verdict, report.plan)[:MAX_WORDS],
+            since=known.get((verdict.uid, verdict.state.value, verdict.reason.value), now),
+            nodes=nodes[:MAX_NODES],
+            nodesLeftOut=max(0, len(nodes) - MAX_NODES),
+        )
+        shown.append(found)
     return shown
 
 
-def _without_empty(found: Object) -> Object:
-    return {name: value for name, value in found.items() if value}
+def _without_empty(**fields: object) -> Object:
+    return {name: value for name, value in fields.items() if value}
 
 
 # Conditions

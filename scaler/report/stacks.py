@@ -1,6 +1,4 @@
-"""Writes where every thread and task of this process is: files, lines and functions, never values, so no secrets.
-
-Text on stderr, at any log level. The interpreter itself writes the threads, also while the loop is blocked."""
+"""Writes to stderr where every thread and task is: files, lines and functions, never values, so no secrets."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Stage:
         client = self.cluster.client("scaler", self.line)
         writer = Writer(client, deadline=lambda: math.inf, rng=random.Random(0))
         statuses = StatusWriter(writer, Cache(Changes(), self.clock.now), self.clock, self.metrics, lambda: "")
-        self.reporter = Reporter(writer, statuses, self.clock, self.metrics)
+        self.reporter = Reporter(writer, statuses, self.clock, self.metrics, "default", silent=False)
         self._writing = asyncio.create_task(self.reporter.run())
 
     async def end(self) -> None:

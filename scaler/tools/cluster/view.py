@@ -245,7 +245,7 @@ class Cluster:
 
     def report(self, service: Service, plan: Plan) -> ServiceReport:
         """One service and its plan, as the controller would report them."""
-        return report_of(self.state, service, plan, alone=self.why_alone())
+        return report_of(self.state, service, plan, alone=self.why_alone(), out_of_touch="")
 
     def decision(self) -> tuple[World, Decision]:
         """The decision from what is seen here: the controller's own code, with a memory that began when this cluster
