@@ -132,26 +132,24 @@ class App:
         self._subscribe()
 
     def _deciding(self, observer: Observer | None) -> tuple[Controller, Reporter]:
-        settings, metrics, writer = self.settings, self.metrics, self.writer
+        settings, metrics, writer, clock = self.settings, self.metrics, self.writer, self.clock
         expectations = Expectations(self.queue.add)
         metrics.follow_informers({**self.informers, **self.beside})
         metrics.expectation_timeouts.follow(lambda: expectations.timed_out)
         metrics.arrived_ungated.follow(lambda: self.cache.arrived_ungated)
         metrics.queue_depth.follow(lambda: len(self.queue))
         services = self.informers[ELASTIC_SERVICES]
-        statuses = StatusWriter(
-            writer, self.cache, self.clock, metrics, lambda: services.problem if services.absent else ""
-        )
-        reporter = Reporter(writer, statuses, self.clock, metrics, self.home, silent=self._watches)
+        statuses = StatusWriter(writer, self.cache, clock, metrics, lambda: services.problem if services.absent else "")
+        reporter = Reporter(writer, statuses, clock, metrics, self.home, silent=self._watches)
         controller = Controller(
             state=self.state,
-            services=WorldBuilder(self.state, self.settings.policy, alone=lambda: self.alone.why),
+            services=WorldBuilder(self.state, settings.policy, alone=lambda: self.alone.why),
             queue=self.queue,
             expectations=expectations,
-            executor=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=self.clock),
+            executor=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=clock),
             reporter=reporter,
             metrics=metrics,
-            clock=self.clock,
+            clock=clock,
             mode=self.mode,
             unseen=self.freshness.words,
             observer=observer,

@@ -101,7 +101,6 @@ class Controller:
 
     @property
     def running(self) -> bool:
-        """Whether the loop has been started and has not ended."""
         return self._loop is not None and not self._loop.done()
 
     @property

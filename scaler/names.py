@@ -1,7 +1,6 @@
 """Labels, annotations, keys and names in the cluster, each once; those of one workload kind are in its module."""
 
 PREFIX = "mind-cluster/"
-"""Prefix of our own labels and annotations."""
 
 # Written by users
 

@@ -77,21 +77,19 @@ class StatusWriter:
 
     async def put(self, report: ServiceReport) -> list[Event]:
         """Write the status of one service; returns the events since the status before."""
-        key, absent = report.plan.key, self._absent()
-        if absent:
+        if absent := self._absent():
             if not self._some_left_out:
                 _log.warning("no ElasticServices are written", why=absent)
             self._some_left_out = True
             self._metrics.reports_dropped.labels("status", "absent").inc()
             return []
         try:
-            return await self._put(key, report)
+            return await self._put(report.plan.key, report)
         except NotFoundError:  # deleted a moment ago
-            return await self._put(key, report)
+            return await self._put(report.plan.key, report)
 
     async def remove(self, key: ServiceKey) -> None:
-        """Delete our ElasticService of a service that has ended. An object of a user, or one with a number in
-        `spec.replicas`, stays, with a status that says that there are no jobs."""
+        """Delete our object of an ended service. A user's, or one with `spec.replicas`, stays and tells of no jobs."""
         self._last_written.pop(key, None)
         if self._cache.has_instances(key):
             return

@@ -31,7 +31,6 @@ class Event(NamedTuple):
 
     @property
     def event_name(self) -> str:
-        """A deterministic name, readable in `kubectl get events`."""
         content = "\0".join((self.subject.resource.kind, self.subject.uid, self.reason, self.message))
         return f"{object_name(self.subject.name, 200)}.{digest(content)}"
 

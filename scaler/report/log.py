@@ -67,7 +67,6 @@ class Level:
         self._now = level
 
     def toggle(self) -> None:
-        """Switch to the other level, in all loggers."""
         self._now = "debug" if self._now == self._set else self._set
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_number(self._now)))
         structlog.get_logger("log").warning("log level", now=self._now)

@@ -132,7 +132,6 @@ class Metrics:
         self._single_services.note(service, plan, now)
 
     def service_gone(self, key: ServiceKey) -> None:
-        """Remove a service without jobs from the gauges."""
         self._show(key, {})
         self._single_services.forget(key)
 
@@ -145,7 +144,6 @@ class Metrics:
             self._shares[key] = share
 
     def acted_on(self, plan: Plan) -> None:
-        """Count the actions of a plan that is being carried out."""
         for action in plan.actions:
             self._actions.labels(type(action).__name__).inc()
             if isinstance(action, Revoke):
@@ -156,7 +154,6 @@ class Metrics:
                 self._preemptions.labels("self" if action.beneficiary == str(plan.key) else "other").inc()
 
     def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
-        """Expose the counters of each informer."""
         for resource, informer in informers.items():
             name = resource.full_name
             self.watch_silence.follow(partial(_silence, informer, asyncio.get_running_loop().time), name)
@@ -181,7 +178,6 @@ class Metrics:
         self._idle_resources = shown
 
     def passed(self, *, plan_seconds: float, pass_seconds: float) -> None:
-        """Note the end of one pass of the decision loop."""
         self.passes.inc()
         self._plan_seconds.observe(plan_seconds)
         self._pass_seconds.observe(pass_seconds)
@@ -192,7 +188,6 @@ class Metrics:
 
 
 def _silence(informer: Informer[Any, Any], now: Callable[[], float]) -> float | None:
-    """Seconds since the informer last heard from the API server; None when it never did."""
     return now() - informer.heard if informer.heard > -math.inf else None
 
 

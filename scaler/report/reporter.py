@@ -209,7 +209,6 @@ class Reporter:
         return Event(subject, note.warning.value, note.message, warning=True)
 
     def _mark_event(self, event: Event) -> None:
-        """Mark an event that is neither repeated nor one of too many."""
         if self._silent or self._overflows():
             return
         objection = self._filter.objection(event, self._clock.now())

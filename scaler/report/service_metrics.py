@@ -78,29 +78,27 @@ class ServiceSeries:
             return
         after = Standing(service, plan)
         before = self._services.get(plan.key, after)
-        was_complete, fault_at, room_at = False, 0.0, 0.0
-        if (before.service.rule, before.wanted) == (service.rule, after.wanted):
-            was_complete, fault_at, room_at = before.was_complete, before.fault_at, before.room_at
-            running = {name: group.running for name, group in plan.groups.items()}
-            fewer = any(running.get(name, 0) < group.running for name, group in before.plan.groups.items())
-            if plan.complete:
-                fault_at = 0.0
-            elif before.plan.complete and fewer:
-                fault_at = now
-        if plan.complete and was_complete and room_at:
+        alike = before if (before.service.rule, before.wanted) == (service.rule, after.wanted) else after
+        fault_at, room_at = alike.fault_at, alike.room_at
+        running = {name: group.running for name, group in plan.groups.items()}
+        fewer = any(running.get(name, 0) < group.running for name, group in alike.plan.groups.items())
+        if plan.complete:
+            fault_at = 0.0
+        elif alike.plan.complete and fewer:
+            fault_at = now
+        if plan.complete and alike.was_complete and room_at:
             self._restored.observe(now - room_at)
         if plan.serves and fault_at:
             self._degraded.observe(now - fault_at)
         self._services[plan.key] = msgspec.structs.replace(
             after,
             unavailable_since=0.0 if plan.serves else before.unavailable_since or now,
-            was_complete=plan.complete or was_complete,
+            was_complete=plan.complete or alike.was_complete,
             fault_at=0.0 if plan.serves else fault_at,
             room_at=(room_at or now) if not plan.complete and _has_room(plan) else 0.0,
         )
 
     def forget(self, key: ServiceKey) -> None:
-        """Remove a service that has no jobs any more."""
         self._services.pop(key, None)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:

@@ -221,8 +221,7 @@ def runs_in_words(current: Object | None) -> str:
 def _degraded(
     report: ServiceReport, current: Object | None, because: Statement, before: Object
 ) -> tuple[bool, Statement]:
-    """True since a ratio that ran is not reached any more, until the service is complete. An instance that is not
-    wanted is not lost."""
+    """True from when a ratio that ran is not reached until the service is complete; what is not wanted is not lost."""
     if report.plan.complete or not report.plan.replicas or not report.service.instances:
         return False, because
     was = any(found["type"] == DEGRADED and found["status"] == "True" for found in before.get("conditions") or ())
@@ -279,8 +278,7 @@ def _what_follows(service: Service, plan: Plan) -> str:
 
 
 def selector_of(service: Service) -> str:
-    """A label selector of the pods, never empty: an empty one stops every autoscaler. If a user's object names a
-    service that cannot exist, the selector matches no pod."""
+    """A label selector of the pods, of none for a service that cannot exist; an empty one would stop any autoscaler."""
     key = service.key
     job_id = f"{JOB_ID_LABEL}={key.job_id}" if _LABEL_VALUE.fullmatch(key.job_id) else f"!{JOB_ID_LABEL}"
     if service.instances and all(instance.kind == ASCEND_JOBS.kind for instance in service.instances):

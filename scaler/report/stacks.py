@@ -56,14 +56,13 @@ def _place(task: asyncio.Task[Any]) -> str:
     calls: list[str] = []
     inner: Any = task.get_coro()
     while inner is not None and len(calls) < _DEEPEST:
-        frame = _first(inner, "cr_frame", "gi_frame", "ag_frame")
+        frame = _first_attribute(inner, "cr_frame", "gi_frame", "ag_frame")
         if frame is not None:
             code = frame.f_code
             calls.append(f"{'/'.join(Path(code.co_filename).parts[-2:])}:{frame.f_lineno} {code.co_qualname}")
-        inner = _first(inner, "cr_await", "gi_yieldfrom", "ag_await")
+        inner = _first_attribute(inner, "cr_await", "gi_yieldfrom", "ag_await")
     return " > ".join(calls) or "not begun"
 
 
-def _first(of: Any, *names: str) -> Any:
-    """The first of these attributes that the object has."""
+def _first_attribute(of: Any, *names: str) -> Any:
     return next((found for name in names if (found := getattr(of, name, None)) is not None), None)
