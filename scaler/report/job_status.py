@@ -39,8 +39,7 @@ def status_patch(job: Object, report: InstanceReport, started: float, now: str) 
     `started` is the creation time of its oldest pod, by the API server's clock, 0.0 without pods; `now` is a Kubernetes
     Time. The patch has uid and resourceVersion of `job`, so it cannot overwrite a newer version."""
     state = report.verdict.state
-    going = at(job, "metadata").get("deletionTimestamp")
-    if going or state is State.FINISHED or final_condition(job) is not None:
+    if at(job, "metadata").get("deletionTimestamp") or state is State.FINISHED or final_condition(job) is not None:
         return None
     conditions = _new_conditions(_conditions(job), report, now)
     first = rfc3339(started) if started > 0 else now
@@ -101,8 +100,8 @@ def _new_conditions(before: list[Object], report: InstanceReport, now: str) -> l
     old = {str(item.get("type")): item for item in before}
     foreign = [item for item in before if item.get("type") not in _OURS]
     as_created = (JOB_CREATED, f"Job {report.instance.name} was created.")
+    created = _condition(old.get(CREATED), CREATED, True, as_created, now)
     if report.verdict.state is State.RUNNING:
-        created = _condition(old.get(CREATED), CREATED, True, as_created, now)
         return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, report.words), now)]
     because = (report.verdict.reason.value, report.words)
     stopped = [_condition(old[RUNNING], RUNNING, False, because, now)] if RUNNING in old else []
@@ -111,7 +110,6 @@ def _new_conditions(before: list[Object], report: InstanceReport, now: str) -> l
     again = state is State.BROKEN or (state in _ON_ITS_WAY and report.instance.life.policy.rounds > 0)
     if not again:
         return [*foreign, *stopped, _condition(old.get(CREATED), CREATED, True, because, now)]
-    created = _condition(old.get(CREATED), CREATED, True, as_created, now)
     return [*foreign, created, *stopped, _condition(old.get(RESTARTING), RESTARTING, True, because, now)]
 
 
