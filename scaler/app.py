@@ -120,7 +120,7 @@ class App:
             deadline=self.election.deadline if self.election else lambda: math.inf,
             rng=rng,
             timeout=settings.request_timeout,
-            on_write=lambda verb, resource, outcome: self.metrics.writes.labels(verb, resource.plural, outcome).inc(),
+            on_write=lambda verb, resource, outcome: self.metrics.write(verb, resource.plural, outcome),
         )
         self.controller, self.reporter = self._deciding(observer)
         self.rank_tables = RankTableReconciler(
@@ -308,7 +308,6 @@ class App:
         return [f"waiting for {what}: {problem}" for what, problem in sorted(found.items()) if problem]
 
     def _follow_clocks(self) -> None:
-        """Convert times of the API servers into the time of this process."""
         if self.clock.adjust():
             skew = self.clock.skew
             _log.info("clock of the API server", ahead=round(skew.least, 1), most=round(skew.most, 1))

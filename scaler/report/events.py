@@ -22,8 +22,6 @@ _REMEMBERED = 10_000
 
 
 class Event(NamedTuple):
-    """One event; two equal ones are the same event."""
-
     subject: Subject
     reason: str
     message: str

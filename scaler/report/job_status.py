@@ -21,7 +21,6 @@ RUNNING = "Running"
 RESTARTING = "Restarting"
 _OURS = (CREATED, RUNNING, RESTARTING, "Succeeded", "Failed")
 JOB_RUNNING = "JobRunning"
-JOB_CREATED = "JobCreated"
 _MAX_MESSAGE = 1024
 _ADMITTED = frozenset({State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN})
 _ON_ITS_WAY = frozenset({State.ADMITTED, State.STARTING})
@@ -99,7 +98,7 @@ def _new_conditions(before: list[Object], report: InstanceReport, now: str) -> l
     """Conditions of others in their order, then those of ours that are False now, then the present one."""
     old = {str(item.get("type")): item for item in before}
     foreign = [item for item in before if item.get("type") not in _OURS]
-    as_created = (JOB_CREATED, f"Job {report.instance.name} was created.")
+    as_created = ("JobCreated", f"Job {report.instance.name} was created.")
     created = _condition(old.get(CREATED), CREATED, True, as_created, now)
     if report.verdict.state is State.RUNNING:
         return [*foreign, created, _condition(old.get(RUNNING), RUNNING, True, (JOB_RUNNING, report.words), now)]

@@ -83,7 +83,7 @@ class Metrics:
             "scaler_request_duration_seconds", "Until an answer began, or none came.", ["verb", "resource"],
             buckets=_REQUEST,
         )  # fmt: skip
-        self.writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
+        self._writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
         self.reports_dropped = counter("scaler_reports_dropped", "Reports not written.", ["kind", "cause"])
         self.watches = followed("scaler_watches", "Watches opened.", "resource")
         self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")
@@ -152,6 +152,9 @@ class Metrics:
                 self._drains.inc()
             elif isinstance(action, Evict):
                 self._preemptions.labels("self" if action.beneficiary == str(plan.key) else "other").inc()
+
+    def write(self, verb: str, resource: str, outcome: str) -> None:
+        self._writes.labels(verb, resource, outcome).inc()
 
     def follow_informers(self, informers: Mapping[Resource, Informer[Any, Any]]) -> None:
         for resource, informer in informers.items():

@@ -110,8 +110,8 @@ def test_gauges_always_are_the_sum_over_the_newest_plans(history: list[tuple[int
 
 def test_writes_and_dropped_reports_are_counted_by_label() -> None:
     metrics = Metrics()
-    metrics.writes.labels("create", "pods", "ok").inc()
-    metrics.writes.labels("create", "pods", "ok").inc()
+    metrics.write("create", "pods", "ok")
+    metrics.write("create", "pods", "ok")
     metrics.reports_dropped.labels("event", "spam").inc()
     assert value(metrics, "scaler_writes_total", verb="create", resource="pods", outcome="ok") == 2
     assert value(metrics, "scaler_reports_dropped_total", kind="event", cause="spam") == 1
