@@ -52,10 +52,10 @@ class Skew(msgspec.Struct, frozen=True):
 
 
 class Clock:
-    """`offset` is wall time minus loop time, in seconds; the wall clock enters the process only here."""
+    """`offset` is wall time minus loop time, in seconds; without one the wall clock gives it, and enters only here."""
 
-    def __init__(self, offset: float) -> None:
-        self._offset = offset
+    def __init__(self, offset: float | None = None) -> None:
+        self._offset = time.time() - loop_time() if offset is None else offset
         self._spans: list[tuple[float, Skew]] = []
         """Start and observed skew of the present span and of the one before it."""
         self.skew = Skew()
@@ -64,7 +64,7 @@ class Clock:
 
     def now(self) -> float:
         """Seconds since the epoch at the start of this process, plus the time since then: never steps."""
-        return self._offset + asyncio.get_running_loop().time()
+        return self._offset + loop_time()
 
     def saw(self, date: float, took: float) -> None:
         """Note the time `date` of an answer of an API server, `took` seconds after the request. A slow answer is better
@@ -118,6 +118,11 @@ class SteadyLoop(asyncio.SelectorEventLoop):
 
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """CLOCK_MONOTONIC stops in a suspended machine. CLOCK_BOOTTIME exists only on Linux."""
+
+
+def loop_time() -> float:
+    """Seconds of the running loop's clock."""
+    return asyncio.get_running_loop().time()
 
 
 def rfc3339(seconds: float) -> str:

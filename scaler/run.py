@@ -52,7 +52,7 @@ async def _main(settings: Settings, notes: Notes | None) -> int:
     from scaler.report.log import Level, configure  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
-    clock = Clock(time.time() - loop.time())
+    clock = Clock()
     configure(settings.log_format, settings.log_level, timestamp=lambda: rfc3339_micro(time.time()))
     log = structlog.get_logger("run")
     controller = loop.create_task(run_against(settings, clock, notes))

@@ -111,7 +111,7 @@ class Ticker:
 
 async def serve(number: int) -> None:
     """The API server, in a process of its own: what it takes is not the controller's."""
-    cluster = SimCluster(Clock(time.time() - asyncio.get_running_loop().time()), latency=0.0)
+    cluster = SimCluster(Clock(), latency=0.0)
     cluster.apply([node("roomy", roomy=True)])
     for at in range(number):
         document = at_limit(at) if at < AT_LIMIT else TWO_P_ONE_D
@@ -123,7 +123,7 @@ async def serve(number: int) -> None:
 
 async def control(config: str) -> None:
     loop = asyncio.get_running_loop()
-    clock = Clock(time.time() - loop.time())
+    clock = Clock()
     configure("json", "error", timestamp=clock.micro_timestamp, stream=sys.stderr)
     ticker, decided = Ticker(), asyncio.Event()
 

@@ -20,7 +20,6 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -346,7 +345,7 @@ async def control(port: int, mounted: Path) -> None:
     """Run the controller until it has nothing to do; print its memory."""
     os.environ |= {configuration.HOST: "127.0.0.1", configuration.PORT: str(port)}
     configuration.MOUNTED = mounted
-    clock, busy = Clock(time.time() - asyncio.get_running_loop().time()), Busy()
+    clock, busy = Clock(), Busy()
     configure("json", "error", timestamp=clock.micro_timestamp, stream=sys.stderr)
     async with connect() as api:
         chosen = Settings(leader_election=False, http_port=0, mode=Mode.CREATE)

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -40,7 +39,7 @@ def test_what_cannot_be_is_said_without_a_traceback(
 
 
 async def test_a_port_that_is_taken_is_said_and_ctrl_c_ends_it(tmp_path: Path) -> None:
-    clock = Clock(time.time() - asyncio.get_running_loop().time())
+    clock = Clock()
     async with serve(SimCluster(clock, latency=0)) as url:
         config = tmp_path / "kubeconfig"
         config.write_text(kubeconfig(url))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 
 from scaler.clock import Clock
 from scaler.kube.client import connect
@@ -16,7 +15,7 @@ from scaler.sim.actors.nodes import Kubelet, KubeletTimings
 
 
 async def _run(kubeconfig: str, start: float, stop: float) -> None:
-    clock = Clock(time.time() - asyncio.get_running_loop().time())
+    clock = Clock()
     timings = KubeletTimings(start=(start, start), ready=(0, 0), stop=(stop, stop))
     async with connect(kubeconfig=kubeconfig) as api:
         await Kubelet(api, clock, timings=timings).run()

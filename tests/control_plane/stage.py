@@ -6,7 +6,6 @@ plane. Must not: judge."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 def wall_clock() -> Clock:
     """Inside a running loop."""
-    return Clock(time.time() - asyncio.get_running_loop().time())
+    return Clock()
 
 
 def kinds_definitions() -> list[Object]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import time
 from collections.abc import AsyncGenerator
 from functools import partial
 from pathlib import Path
@@ -68,7 +67,7 @@ class Stopwatch:
 
 async def _main(kubeconfig: str) -> list[Note]:
     loop = asyncio.get_running_loop()
-    clock = Clock(time.time() - loop.time())
+    clock = Clock()
     configure("json", "info", timestamp=clock.micro_timestamp)
     settings = Settings.model_validate({"leader_election": False, "http_port": 0})
     async with connect(kubeconfig=kubeconfig) as api:

@@ -102,7 +102,7 @@ async def write_status(api: KubeApi, resource: Resource, obj: Object, status: Ob
 
 async def main(services: int, path: Path) -> None:
     silence_logs()
-    clock = Clock(time.time() - asyncio.get_running_loop().time())
+    clock = Clock()
     cluster = SimCluster(clock, history=200_000)
     await fill(cluster, clock, services)
     async with serve(cluster) as url:

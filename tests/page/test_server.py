@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -46,7 +45,7 @@ class Site:
 
 @asynccontextmanager
 async def site(prometheus: Prometheus | None = None) -> AsyncIterator[Site]:
-    clock = Clock(time.time() - asyncio.get_running_loop().time())
+    clock = Clock()
     cluster = SimCluster(clock, latency=0)
     cluster.apply([node("node-0"), rule_config_map(), job("p0"), job("d0")], NAMESPACE)
     api = cluster.client("page", latency=0)

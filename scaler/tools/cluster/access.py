@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import re
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -73,12 +72,13 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[Access]:
     """The cluster that `args` name. Raises KubeError; no request is sent yet."""
     import structlog  # noqa: PLC0415 - --help stays fast
 
+    from scaler.clock import Clock  # noqa: PLC0415
     from scaler.kube import client  # noqa: PLC0415
     from scaler.kube.api import Resource  # noqa: PLC0415
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.getLogger("kubernetes_asyncio").setLevel(logging.CRITICAL + 1)
-    clock = _clock()
+    clock = Clock()
     kubeconfig = args.kubeconfig or _kubeconfig()
 
     def answered(_verb: str, _resource: Resource, took: float, date: float | None) -> None:
@@ -89,14 +89,6 @@ async def opened(args: argparse.Namespace) -> AsyncIterator[Access]:
         kubeconfig=kubeconfig, context=args.context, answered=answered, insecure=args.insecure_skip_tls_verify
     ) as api:
         yield Access(api, clock, _namespaces(args, kubeconfig))
-
-
-def _clock() -> Clock:
-    import asyncio  # noqa: PLC0415
-
-    from scaler.clock import Clock  # noqa: PLC0415
-
-    return Clock(time.time() - asyncio.get_running_loop().time())
 
 
 def _kubeconfig() -> str | None:

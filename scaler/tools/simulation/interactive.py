@@ -8,7 +8,6 @@ import asyncio
 import math
 import signal
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -75,7 +74,7 @@ async def _keep_up(scenario: Scenario, port: int, seed: int, out: TextIO, path: 
     if task is not None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, task.cancel)
-    clock = Clock(time.time() - loop.time())  # this process reads the wall clock only here
+    clock = Clock()
     cluster = SimCluster(clock, seed=seed, admission=ADMISSION)
     timeline = Timeline()
     timeline.listener = Screen(out, timeline, live=out.isatty(), paced=False).tell

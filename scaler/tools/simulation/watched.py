@@ -72,7 +72,7 @@ def show(scenario: Scenario, *, speed: float, seed: int, port: int, tell: Callab
 
 async def _show(scenario: Scenario, speed: float, seed: int, port: int, tell: Callable[[str], None]) -> None:
     end_on_signals()
-    clock = Clock(time.time() - asyncio.get_running_loop().time())
+    clock = Clock()
     simulated = SimCluster(clock, seed=seed, admission=ADMISSION)
     endless = scenario.model_copy(update={"until": FOR_EVER})
     controller = real_controller(seed, settings=settings_of(scenario))
