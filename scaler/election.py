@@ -1,10 +1,9 @@
 """Leadership by a Lease: at most one replica may send writes, and a standby takes over fast.
 
-Only the loop's time counts, measured locally: timestamps in the Lease are for people. A leader may send until
-`deadline()`, counted from before its last successful renewal was sent. A candidate waits for a whole lease duration
-after the last change that it saw, also if the Lease is missing or was emptied by hand, because the holder may not know
-yet. There is no wait only after a holder that released the Lease when its work had ended. The precondition of each
-write is the resourceVersion that was seen. Only the Lease is written here.
+Only the loop's time counts: timestamps in the Lease are for people. A leader may send until `deadline()`, counted from
+before its last successful renewal was sent. A candidate waits for a whole lease duration after the last change that it
+saw, also if the Lease is missing or was emptied by hand, because the holder may not know yet; only when a holder
+released it, with its work ended, there is no wait. The precondition of each write is the resourceVersion that was seen.
 
 A leader that is out of touch with the resources of its decisions writes that into the Lease when it renews it. A
 candidate that has been in touch since then answers, once, also in the Lease; then the leader releases it. Without an
@@ -22,11 +21,12 @@ from typing import Any
 
 import structlog
 
-from scaler.clock import Clock
+from scaler.clock import Clock, loop_time
 from scaler.kube.api import LEASES, EventType, KubeApi, Object, within
 from scaler.kube.errors import ConflictError, KubeError, NotFoundError
-from scaler.kube.metadata import notes_of, spec_of, uid_of, version_of, with_notes
+from scaler.kube.metadata import uid_of, version_of, with_notes
 from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
+from scaler.rules.values import at
 from scaler.settings import Settings
 
 LONGEST_LEASE = 60.0
@@ -88,18 +88,16 @@ class Election:
     @property
     def transitions(self) -> int:
         """How often the Lease changed its holder, by its own count."""
-        return int(spec_of(self._lease).get("leaseTransitions") or 0)
+        return int(at(self._lease, "spec").get("leaseTransitions") or 0)
 
     @property
     def leading(self) -> bool:
-        return _now() < self._deadline
+        return loop_time() < self._deadline
 
     async def lead(self, api: KubeApi, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait until leader, then run `work` until it ends, leadership is lost (LeadershipLost) or this is cancelled.
-        The Lease is taken and renewed over `api`.
-
-        In every case, `work` is cancelled and awaited first; then the Lease is released, unless it is lost. To be
-        called once."""
+        """Wait until leader, over `api`; run `work` until it ends, leadership is lost (LeadershipLost) or this is
+        cancelled. In every case `work` is cancelled and awaited first; then the Lease is released, unless it is lost.
+        To be called once."""
         self._api = api
         await self._acquire()
         _log.info("leadership gained", identity=self.settings.identity, lease=self._name)
@@ -110,8 +108,9 @@ class Election:
             await asyncio.wait({working, renewing, relieved}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             finished, lost = working.done(), renewing.done()
-            await _end(working)
-            await _end(renewing)
+            for task in (working, renewing):
+                task.cancel()
+                await asyncio.wait({task})
             if not lost:
                 await self._release()
             self._deadline = -math.inf
@@ -128,7 +127,7 @@ class Election:
             while True:
                 self._changed.clear()
                 await self._answer()
-                wait = self._free_at() - _now()
+                wait = self._free_at() - loop_time()
                 if self._state is None:
                     # A missing Lease does not prove that no replica led a moment ago, and no precondition can. The
                     # Lease is created without a holder: its time runs from here, and then it is taken like one that was
@@ -145,13 +144,13 @@ class Election:
                     self._transitions = self.transitions + 1
                     if await self._attempt("lease not taken", self._write(self.settings.renew_deadline / 2)):
                         break
-                    if self._free_at() <= _now() and len(self._claims) > 1:
+                    if self._free_at() <= loop_time() and len(self._claims) > 1:
                         await asyncio.sleep(self._retry())
             watcher.cancel()
 
     def _free_at(self) -> float:
         """Loop time from which the Lease may be taken, as far as it has been seen; inf before that."""
-        spec = spec_of(self._lease)
+        spec = at(self._lease, "spec")
         claimed = self._is_ours(spec) and (uid_of(self._lease), spec.get("renewTime")) in self._claims
         if claimed or _is_released(self._lease):
             return self._state_since
@@ -169,7 +168,7 @@ class Election:
         return True
 
     async def _send_and_observe(self, body: Object) -> None:
-        sent_at = _now()
+        sent_at = loop_time()
         self._observe(await within(self.settings.renew_deadline / 2, self._send(body)), sent_at=sent_at)
 
     async def _wait_for_change(self, seconds: float) -> None:
@@ -182,7 +181,7 @@ class Election:
         api, where, selector = self._api, (LEASES, self._namespace), f"metadata.name={self._name}"
         while True:
             try:
-                sent_at = _now()
+                sent_at = loop_time()
                 page = await within(self.settings.renew_deadline, api.list(*where, field_selector=selector))
                 named = [item for item in page.items if item["metadata"]["name"] == self._name]
                 self._observe(named[0] if named else None, page.resource_version, sent_at=sent_at)
@@ -197,7 +196,7 @@ class Election:
 
     async def _look(self) -> None:
         """Read the Lease; without an answer nothing changes."""
-        sent_at = _now()
+        sent_at = loop_time()
         try:
             lease = await within(self.settings.renew_deadline / 2, self._api.get(LEASES, self._namespace, self._name))
         except NotFoundError:
@@ -220,45 +219,45 @@ class Election:
             self._doubted = lease["metadata"]["resourceVersion"]
         if lease is not None and lease["metadata"]["resourceVersion"] == self._doubted:
             lease = with_notes(lease, {RELEASED_BY: None})
-        self._version, self._observed_at = version, _now()
+        self._version, self._observed_at = version, loop_time()
         self._lease = lease
-        state = lease and (lease["metadata"].get("uid"), spec_of(lease), _is_released(lease))
+        state = lease and (lease["metadata"].get("uid"), at(lease, "spec"), _is_released(lease))
         if state != self._state or went_back:
             self._state = state
-            self._state_since = _now()
+            self._state_since = loop_time()
             self._changed.set()
 
     # Staying leader
 
     async def _renew_for_ever(self) -> str:
         """Renew until leadership is lost; returns why. The period runs from request to request, also if one is slow."""
-        began = _now()
+        began = loop_time()
         while True:
             due = min(began + self._retry(), self._deadline)
-            await asyncio.sleep(max(due - _now(), 0.0))
-            if _now() >= self._deadline:
+            await asyncio.sleep(max(due - loop_time(), 0.0))
+            if loop_time() >= self._deadline:
                 return f"no renewal came through within {self.settings.renew_deadline:g} s"
-            began = _now()
+            began = loop_time()
             try:
                 async with asyncio.timeout_at(self._deadline):
                     ours = await self._renew()
             except TimeoutError:
                 continue
             if not ours:
-                return f"the lease is held by {spec_of(self._lease).get('holderIdentity') or 'nobody'}"
+                return f"the lease is held by {at(self._lease, 'spec').get('holderIdentity') or 'nobody'}"
 
     async def _renew(self) -> bool:
         """Renew once; False when another replica has the Lease. After other failures the deadline stays. A leader that
         is out of touch gives way to the candidate that answered."""
         for _ in range(_RENEW_TRIES):
             try:
-                await self._write(min(self._deadline - _now(), self.settings.renew_deadline / 2))
+                await self._write(min(self._deadline - loop_time(), self.settings.renew_deadline / 2))
                 return True
             except (ConflictError, NotFoundError):
                 await self._look()
                 if not self._may_continue():
                     return False
-                seer, relieved = notes_of(self._lease).get(SEEN_BY), self._relieved_by
+                seer, relieved = at(self._lease, "metadata", "annotations").get(SEEN_BY), self._relieved_by
                 if seer and self._blind_since and self._is_blind() and relieved and not relieved.done():
                     relieved.set_result(f"out of touch since {self._blind_since}; {seer} sees")
             except KubeError as error:
@@ -268,12 +267,12 @@ class Election:
 
     def _may_continue(self) -> bool:
         """Whether this process holds the Lease, or it was deleted or emptied by hand: then only candidates wait."""
-        spec = spec_of(self._lease)
+        spec = at(self._lease, "spec")
         if not spec.get("holderIdentity"):
             return not _is_released(self._lease)
         return self._is_ours(spec) and self.transitions == self._transitions
 
-    def _is_ours(self, spec: Object) -> bool:
+    def _is_ours(self, spec: Mapping[str, Any]) -> bool:
         return bool(spec.get("holderIdentity") == self.settings.identity)
 
     async def _release(self) -> None:
@@ -296,14 +295,14 @@ class Election:
     # Out of touch
 
     def _is_blind(self) -> bool:
-        return _now() - self.seen_until() >= self.settings.out_of_touch
+        return loop_time() - self.seen_until() >= self.settings.out_of_touch
 
     async def _answer(self) -> None:
         """Answer a leader that is out of touch: this candidate has seen everything since the leader wrote so. If the
         write fails, the leader's next renewal brings the next try."""
-        said = notes_of(self._lease).get(BLIND_SINCE, "")
+        said = at(self._lease, "metadata", "annotations").get(BLIND_SINCE, "")
         if said != self._leader_blind[0]:
-            self._leader_blind = said, _now()
+            self._leader_blind = said, loop_time()
         if not said or said == self._answered or self.seen_until() <= self._leader_blind[1] or self._lease is None:
             return
         answer = with_notes(self._lease, {SEEN_BY: self.settings.identity})
@@ -315,7 +314,7 @@ class Election:
 
     async def _write(self, seconds: float) -> None:
         """Write the Lease with this holder. On success the deadline moves, counted from before the request was sent."""
-        started, uid = _now(), uid_of(self._lease)
+        started, uid = loop_time(), uid_of(self._lease)
         duration = math.ceil(self.settings.lease_duration)
         spec = self._spec({"holderIdentity": self.settings.identity, "leaseDurationSeconds": duration})
         self._blind_since = (self._blind_since or self.clock.timestamp()) if self._is_blind() else ""
@@ -349,16 +348,6 @@ class Election:
         return self.settings.retry_period * self.rng.uniform(1.0, JITTER)
 
 
-def _now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 def _is_released(lease: Object | None) -> bool:
     """Whether its last holder released it after the end of its work."""
-    return lease is not None and not spec_of(lease).get("holderIdentity") and RELEASED_BY in notes_of(lease)
-
-
-async def _end(task: asyncio.Future[Any]) -> None:
-    """Cancel the task and wait for its end, in any outcome."""
-    task.cancel()
-    await asyncio.wait({task})
+    return RELEASED_BY in at(lease, "metadata", "annotations") and not at(lease, "spec").get("holderIdentity")

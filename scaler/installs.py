@@ -18,8 +18,9 @@ import structlog
 
 from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object
 from scaler.kube.errors import KubeError
-from scaler.kube.metadata import notes_of, spec_of, uid_of
+from scaler.kube.metadata import uid_of
 from scaler.names import GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from scaler.rules.values import at
 from scaler.settings import Settings
 
 EVERYTHING = "*"
@@ -85,8 +86,8 @@ class Installs:
         first = await self._others(scopes)
         if not first:
             return
-        known = {uid_of(other): spec_of(other).get("renewTime") for other in first}
-        longest = max(float(spec_of(other).get("leaseDurationSeconds") or 0) for other in first)
+        known = {uid_of(other): at(other, "spec").get("renewTime") for other in first}
+        longest = max(float(at(other, "spec").get("leaseDurationSeconds") or 0) for other in first)
         now = asyncio.get_running_loop().time
         end = now() + min(longest, LONGEST) + MARGIN
         _log.warning("another install governs the same", **self._words(first[0]), waits=round(end - now()))
@@ -97,7 +98,7 @@ class Installs:
                 found = await self._others(scopes)
                 if not found:
                     return
-                alive = [other for other in found if known.get(uid_of(other)) != spec_of(other).get("renewTime")]
+                alive = [other for other in found if known.get(uid_of(other)) != at(other, "spec").get("renewTime")]
         if alive or alive is None:  # otherwise none of the Leases is renewed
             raise OverlapError(
                 "another install governs {both} as well: Lease {lease}, held by {holder}; give each install namespaces "
@@ -115,7 +116,7 @@ class Installs:
         if own is not None and not self._own_is_labelled:
             anywhere = await self._leases([None])
             found |= {name: lease for name, lease in anywhere.items() if turn(lease) < turn(own)}
-        held = (lease for lease in found.values() if spec_of(lease).get("holderIdentity"))
+        held = (lease for lease in found.values() if at(lease, "spec").get("holderIdentity"))
         return [
             {**lease, "older": older}
             for lease in sorted(filter(self._shared, held), key=turn)
@@ -130,7 +131,7 @@ class Installs:
 
     def _shared(self, lease: Object) -> str:
         """The namespaces that both govern, "" = none."""
-        theirs = frozenset(filter(None, str(notes_of(lease).get(GOVERNS, "")).split(",")))
+        theirs = frozenset(filter(None, str(at(lease, "metadata", "annotations").get(GOVERNS, "")).split(",")))
         if EVERYTHING in theirs:
             return ", ".join(sorted(self._governed)) or "all namespaces"
         shared = theirs & self._governed if self._governed else theirs

@@ -46,10 +46,9 @@ NO_OWNER = Owner()
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of an object. The records of all kinds begin with the same four fields, see `Metadata.identity`."""
+    """What is kept of an object. The records of all kinds begin with these fields; no namespace is ""."""
 
     namespace: str
-    """"" for cluster-scoped objects."""
     name: str
     uid: str
     resource_version: str
@@ -109,21 +108,12 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def spec_of(obj: dict[str, Any] | None) -> dict[str, Any]:
-    """The spec of a decoded object (a Lease); empty for a missing one."""
-    return (obj or {}).get("spec") or {}
-
-
 def uid_of(obj: dict[str, Any] | None) -> str:
     return str((obj or {}).get("metadata", {}).get("uid", ""))
 
 
-def notes_of(obj: dict[str, Any] | None) -> dict[str, str]:
-    """Its annotations."""
-    return (obj or {}).get("metadata", {}).get("annotations") or {}
-
-
 def with_notes(obj: dict[str, Any], notes: Mapping[str, str | None]) -> dict[str, Any]:
     """A copy with these annotations; None removes one."""
-    kept = {key: value for key, value in {**notes_of(obj), **notes}.items() if value is not None}
+    noted = {**(obj["metadata"].get("annotations") or {}), **notes}
+    kept = {key: value for key, value in noted.items() if value is not None}
     return {**obj, "metadata": {**obj["metadata"], "annotations": kept}}

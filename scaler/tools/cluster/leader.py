@@ -10,9 +10,8 @@ import msgspec
 from scaler.clock import seconds_of
 from scaler.kube.api import LEASES, NAMESPACES, KubeApi, Object
 from scaler.kube.errors import ForbiddenError, KubeError
-from scaler.kube.metadata import notes_of, spec_of
 from scaler.names import BLIND_SINCE, GOVERNS, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL
-from scaler.rules.values import as_text
+from scaler.rules.values import as_text, at
 
 USUAL = "mind-cluster-scaler-system"
 """Namespace of an install, as in the manifests."""
@@ -87,11 +86,11 @@ async def _homes(api: KubeApi) -> AsyncIterator[str]:
 
 
 def _read(leases: list[Object]) -> tuple[Leader, ...]:
-    return tuple(_leader(lease) for lease in leases if GOVERNS in notes_of(lease))
+    return tuple(_leader(lease) for lease in leases if GOVERNS in at(lease, "metadata", "annotations"))
 
 
 def _leader(lease: Object) -> Leader:
-    spec, notes = spec_of(lease), notes_of(lease)
+    spec, notes = at(lease, "spec"), at(lease, "metadata", "annotations")
     duration: Any = spec.get("leaseDurationSeconds")
     return Leader(
         namespace=lease["metadata"]["namespace"],
