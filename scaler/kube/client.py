@@ -1,9 +1,8 @@
 """The real cluster: KubeApi over HTTP.
 
-The calls of kubernetes_asyncio are not used: they have no timeout, do not check the status and decode far too much.
-Here each call has a deadline, and each answer is checked. A proxy is used only when the kubeconfig names one
-(`proxy-url`): HTTPS_PROXY is ignored, because in a cluster it is set for other purposes. Nothing is retried, with one
-exception: a request with answer 401 had no effect, and is sent once more with a renewed token."""
+The calls of kubernetes_asyncio are not used: they have no timeout, do not check the status and decode far too much. A
+proxy is used only when the kubeconfig names one (`proxy-url`): HTTPS_PROXY is ignored, because in a cluster it is set
+for other purposes. Only a request with answer 401, which had no effect, is sent once more, with a renewed token."""
 
 from __future__ import annotations
 
@@ -19,21 +18,11 @@ import msgspec
 import yarl
 
 from scaler import __version__
+from scaler.kube import wire
 from scaler.kube.api import OWN, Apply, Object, Page, PatchType, Resource, WatchEvent
 from scaler.kube.configuration import Configuration, Credentials, load
 from scaler.kube.errors import KubeError, NotSentError, UnauthorizedError, UnknownOutcomeError
-from scaler.kube.wire import (
-    LONGEST_LINE,
-    EventDecoder,
-    LineSplitter,
-    decode_object,
-    decode_page,
-    path_of,
-    query_of,
-    refusal,
-)
 
-USER_AGENT = f"scaler/{__version__}"
 REQUEST_TIMEOUT = 10.0
 """Seconds for one answer; a page of a list may take `PAGE_TIMEOUTS` times as long while bytes keep coming."""
 PAGE_TIMEOUTS = 6
@@ -80,19 +69,12 @@ class HttpKubeApi:
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
         limit: int = 0, continue_token: str = "", resource_version: str = "", decode: Any = Object,
     ) -> Page[Any]:  # fmt: skip
-        path = path_of(resource, namespace)
+        given = {"labelSelector": label_selector, "fieldSelector": field_selector, "resourceVersion": resource_version}
+        path = wire.path_of(resource, namespace)
         while True:  # a page may have fewer objects than its limit, so that large ones do not take all memory
             size = min(limit, self._page_sizes.get(resource, limit))
-            query = query_of(
-                {
-                    "labelSelector": label_selector,
-                    "fieldSelector": field_selector,
-                    "limit": size,
-                    "continue": continue_token,
-                    "resourceVersion": resource_version,
-                }
-            )
-            longest = 0 if not size else MOST_PAGE if size > 1 else LONGEST_LINE
+            query = wire.query_of({**given, "limit": size, "continue": continue_token})
+            longest = 0 if not size else MOST_PAGE if size > 1 else wire.LONGEST_LINE
             try:
                 data = await self._call("list", resource, path + query, timeouts=PAGE_TIMEOUTS, longest=longest)
             except TooLongError:
@@ -102,25 +84,18 @@ class HttpKubeApi:
                 continue
             if size < limit and len(data) < MOST_PAGE // 4:
                 self._page_sizes[resource] = size * 2
-            return await decode_page(data, resource, decode)
+            return await wire.decode_page(data, resource, decode)
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
         field_selector: str = "", timeout_seconds: int = 300, decode: Any = Object,
     ) -> AsyncGenerator[WatchEvent[Any], None]:  # fmt: skip
-        query = query_of(
-            {
-                "watch": "true",
-                "allowWatchBookmarks": "true",
-                "resourceVersion": resource_version,
-                "labelSelector": label_selector,
-                "fieldSelector": field_selector,
-                "timeoutSeconds": timeout_seconds,
-            }
-        )
-        response = await self._exchange("watch", resource, path_of(resource, namespace) + query, _opened)
+        given = {"labelSelector": label_selector, "fieldSelector": field_selector, "resourceVersion": resource_version}
+        followed = {"watch": "true", "allowWatchBookmarks": "true", **given}
+        query = wire.query_of({**followed, "timeoutSeconds": timeout_seconds})
+        response = await self._exchange("watch", resource, wire.path_of(resource, namespace) + query, _opened)
         try:
-            splitter, decode_event = LineSplitter(), EventDecoder(decode)
+            splitter, decode_event = wire.LineSplitter(), wire.EventDecoder(decode)
             while True:
                 try:
                     chunk = await response.content.readany()
@@ -136,31 +111,31 @@ class HttpKubeApi:
             response.close()
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        return decode_object(await self._call("get", resource, path_of(resource, namespace, name)))
+        return wire.decode_object(await self._call("get", resource, wire.path_of(resource, namespace, name)))
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        return decode_object(await self._call("create", resource, path_of(resource, namespace), body))
+        return wire.decode_object(await self._call("create", resource, wire.path_of(resource, namespace), body))
 
     async def would_create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """The object after admission; nothing is stored. Only commands need it, so KubeApi does not have it."""
-        path = path_of(resource, namespace) + query_of({"dryRun": "All"})
-        return decode_object(await self._call("create", resource, path, body))
+        path = wire.path_of(resource, namespace) + wire.query_of({"dryRun": "All"})
+        return wire.decode_object(await self._call("create", resource, path, body))
 
     async def replace(
         self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
     ) -> Object:
-        path = path_of(resource, namespace, name, subresource)
-        return decode_object(await self._call("replace", resource, path, body))
+        path = wire.path_of(resource, namespace, name, subresource)
+        return wire.decode_object(await self._call("replace", resource, path, body))
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
         subresource: str = "", apply: Apply = OWN,
     ) -> Object:  # fmt: skip
-        path = path_of(resource, namespace, name, subresource)
+        path = wire.path_of(resource, namespace, name, subresource)
         if patch_type is PatchType.APPLY:
             force, dry_run = str(apply.force).lower(), "All" if apply.dry_run else ""
-            path += query_of({"fieldManager": apply.manager, "force": force, "dryRun": dry_run})
-        return decode_object(await self._call("patch", resource, path, patch, content_type=patch_type.value))
+            path += wire.query_of({"fieldManager": apply.manager, "force": force, "dryRun": dry_run})
+        return wire.decode_object(await self._call("patch", resource, path, patch, content_type=patch_type.value))
 
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
@@ -174,11 +149,11 @@ class HttpKubeApi:
         }
         given = {key: value for key, value in options.items() if value is not None}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **given}
-        await self._call("delete", resource, path_of(resource, namespace, name), body)
+        await self._call("delete", resource, wire.path_of(resource, namespace, name), body)
 
     async def version(self) -> Object:
         """The version of the API server: `gitVersion` among others."""
-        return decode_object(await self._call("get", _VERSION, "/version"))
+        return wire.decode_object(await self._call("get", Resource("", "", "version", "Info", False), "/version"))
 
     async def _call(
         self, verb: str, resource: Resource, path: str, body: Any = None, *, content_type: str = "application/json",
@@ -216,7 +191,6 @@ class HttpKubeApi:
     async def _request(
         self, verb: str, resource: Resource, path: str, headers: dict[str, str], data: bytes | None
     ) -> aiohttp.ClientResponse:
-        """Send the request, and report the seconds until an answer began, or until none came."""
         silence = self.watch_silence if verb == "watch" else self._timeout
         connect = min(CONNECT_TIMEOUT, self._timeout / 2)  # less than the answer has, so that "not sent" is certain
         loop = asyncio.get_running_loop()
@@ -239,7 +213,6 @@ class HttpKubeApi:
         return response
 
 
-_VERSION = Resource("", "", "version", "Info", namespaced=False)
 _METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"}
 """HTTP methods of the verbs that write; all others are GET."""
 
@@ -259,7 +232,7 @@ async def _json_of(response: aiohttp.ClientResponse, longest: int = 0) -> bytes:
     async with response:
         answer = await (read_at_most(response, longest) if longest else response.read())
     if not 200 <= response.status < 300:
-        raise refusal(response.status, response.reason or "", answer, response.headers.get("Retry-After"))
+        raise wire.refusal(response.status, response.reason or "", answer, response.headers.get("Retry-After"))
     if response.content_type != "application/json":
         raise UnknownOutcomeError(f"{response.status} with {response.content_type} instead of JSON")
     return answer
@@ -296,9 +269,7 @@ async def connect(
     ~/.kube/config). NotSentError when there is no usable configuration; no request is sent yet.
     `insecure`: the certificate of the server is not checked, as with kubectl --insecure-skip-tls-verify."""
     configuration, credentials, tls = await load(kubeconfig, context, insecure=insecure)
-    headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
+    headers = {"User-Agent": f"scaler/{__version__}", "Accept": "application/json", "Accept-Encoding": "identity"}
     connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEP_ALIVE)
-    async with aiohttp.ClientSession(
-        connector=connector, headers=headers, trust_env=False, read_bufsize=READ_BUFFER
-    ) as session:
+    async with aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=READ_BUFFER) as session:
         yield HttpKubeApi(session, configuration, credentials, request_timeout, answered)

@@ -1,9 +1,4 @@
-"""The admission webhook over HTTPS, on a port of its own: POST only, four paths, each a pure function of serve.reviews.
-
-    /mutate/pods          the gate
-    /mutate/ascendjobs    the move of the labels
-    /validate/rules       a rule ConfigMap, checked by the linter
-    /validate/labels      warnings about labels
+"""The admission webhook over HTTPS, on a port of its own: POST only, each path a pure function of serve.reviews.
 
 Every replica serves it, leader or not. Must not change objects or look anything up; answers must be fast."""
 
@@ -17,18 +12,7 @@ from functools import partial
 from aiohttp import web
 
 from scaler.report.metrics import Metrics
-from scaler.serve.reviews import (
-    MAX_BODY,
-    GroupsOf,
-    Request,
-    Response,
-    answer_to,
-    encode,
-    review_ascend_job,
-    review_labels,
-    review_pod,
-    review_rule,
-)
+from scaler.serve import reviews
 from scaler.serve.server import Limits, Server
 
 LIMITS = Limits(connections=128, bytes=32 * 2**20, answer=5.0, idle=150.0)
@@ -41,34 +25,33 @@ _LONG = 16
 """Longer requests that wait or are under review, at most half of them from one address."""
 
 
-def webhook_server(groups_of: GroupsOf, metrics: Metrics) -> Server:
-    """The server that answers an AdmissionReview on each of the four paths."""
+def webhook_server(groups_of: reviews.GroupsOf, metrics: Metrics) -> Server:
     server = Server(LIMITS, metrics.turned_away.labels("webhook").inc)
     long_reviews = _LongReviews(server)
 
-    def add(path: str, review: Callable[[Request], Response], at_once: int) -> None:
+    def add(path: str, review: Callable[[reviews.Request], reviews.Response], at_once: int) -> None:
         async def handle(request: web.Request) -> web.StreamResponse:
             loop = asyncio.get_running_loop()
             began = loop.time()
             length = request.content_length  # known before the body is read; API servers always send it
             if length is None:
                 raise web.HTTPLengthRequired
-            if length > MAX_BODY:
-                raise web.HTTPRequestEntityTooLarge(MAX_BODY, length)
+            if length > reviews.MAX_BODY:
+                raise web.HTTPRequestEntityTooLarge(reviews.MAX_BODY, length)
             server.lend(request, length)
             body = await request.read()
-            reviewed = partial(answer_to, body, review)
+            reviewed = partial(reviews.answer_to, body, review)
             answer = reviewed() if len(body) <= at_once else await long_reviews.in_turn(reviewed, request.remote or "")
             metrics.webhook_answers.labels(path, answer.outcome).inc()
             metrics.webhook_seconds.observe(loop.time() - began)
-            return web.Response(body=encode(answer), content_type="application/json")
+            return web.Response(body=reviews.encode(answer), content_type="application/json")
 
         server.app.router.add_post(path, handle)
 
-    add("/mutate/pods", review_pod, _SIMPLE)
-    add("/mutate/ascendjobs", review_ascend_job, _SIMPLE)
-    add("/validate/rules", review_rule, _SHORT)
-    add("/validate/labels", partial(review_labels, groups_of=groups_of), _SHORT)
+    add("/mutate/pods", reviews.review_pod, _SIMPLE)
+    add("/mutate/ascendjobs", reviews.review_ascend_job, _SIMPLE)
+    add("/validate/rules", reviews.review_rule, _SHORT)
+    add("/validate/labels", partial(reviews.review_labels, groups_of=groups_of), _SHORT)
     server.app.on_cleanup.append(long_reviews.end)
     return server
 
@@ -82,7 +65,7 @@ class _LongReviews:
         """The addresses that asked."""
         self._server = server
 
-    async def in_turn(self, reviewed: Callable[[], Response], address: str) -> Response:
+    async def in_turn(self, reviewed: Callable[[], reviews.Response], address: str) -> reviews.Response:
         if len(self._waiting) >= _LONG or self._waiting.count(address) >= _LONG // 2:
             self._server.turn_away()
         self._waiting.append(address)

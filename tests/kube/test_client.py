@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from scaler.kube import client
+from scaler.kube import client, wire
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NODES, PODS, Object, PatchType, Resource
 from scaler.kube.client import HttpKubeApi, connect
 from scaler.kube.errors import (
@@ -172,7 +172,7 @@ async def test_one_object_that_is_larger_than_a_page_may_be_is_no_endless_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "MOST_PAGE", 2_000)
-    monkeypatch.setattr(client, "LONGEST_LINE", 2_000)
+    monkeypatch.setattr(wire, "LONGEST_LINE", 2_000)
     large = {"metadata": {"resourceVersion": "9"}, "items": [POD] * 100}
     async with talking(tmp_path, *[reply(200, large)] * 5) as (api, server):
         with pytest.raises(UnknownOutcomeError, match="more than 2000 bytes"):

@@ -16,7 +16,7 @@ from cryptography import x509
 from structlog.testing import capture_logs
 
 from scaler.report.metrics import Metrics
-from scaler.serve import certificates, webhook
+from scaler.serve import certificates, reviews, webhook
 from scaler.serve.certificates import KeyPair, Keys
 from scaler.serve.reviews import MAX_BODY, Request, Response, review_rule
 from scaler.serve.webhook import webhook_server
@@ -126,7 +126,7 @@ async def test_more_long_requests_than_may_wait_are_told_to_come_again(
         assert go_on.wait(60)
         return review_rule(asked)
 
-    monkeypatch.setattr(webhook, "review_rule", review)
+    monkeypatch.setattr(reviews, "review_rule", review)
     monkeypatch.setattr(webhook, "_LONG", 4)
     long = request(rule_config_map("{" + " " * 20_000))
     metrics = Metrics()
@@ -159,7 +159,7 @@ async def test_long_requests_are_read_beside_the_loop_one_at_a_time(
         threads.append(threading.current_thread().name)
         return review_rule(asked)
 
-    monkeypatch.setattr(webhook, "review_rule", review)
+    monkeypatch.setattr(reviews, "review_rule", review)
     short, long = request(rule_config_map("{")), request(rule_config_map("{" + " " * 20_000))
     async with session(shown_by(keys)) as client:
 
@@ -176,7 +176,7 @@ async def test_a_fault_of_ours_shows_no_traceback(keys: Keys, monkeypatch: pytes
     def broken(_asked: Request) -> object:
         raise RuntimeError("inside")
 
-    monkeypatch.setattr(webhook, "review_pod", broken)
+    monkeypatch.setattr(reviews, "review_pod", broken)
     with capture_logs() as logs:
         async with (
             session(shown_by(keys)) as client,
