@@ -1,7 +1,4 @@
-"""The only seam to the cluster: list, watch, get, create, replace, patch and delete on plain objects.
-
-One conformance suite (tests/conformance) tests both implementations: `kube.client.HttpKubeApi`, against a real API
-server, and `sim.cluster.SimCluster`. This module knows nothing of HTTP."""
+"""The only seam to the cluster; `kube.client.HttpKubeApi` and `sim.cluster.SimCluster` implement it."""
 
 from __future__ import annotations
 
@@ -43,7 +40,6 @@ class Resource(msgspec.Struct, frozen=True):
         return f"{self.plural}.{self.group}".rstrip(".")
 
     def object(self, metadata: Object, **fields: Any) -> Object:
-        """An object of this type."""
         return {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata, **fields}
 
 
@@ -85,11 +81,10 @@ class PatchType(StrEnum):
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
     APPLY = "application/apply-patch+yaml"
-    """Server-side apply, with the options of `Apply`."""
 
 
 class Apply(NamedTuple):
-    """The owner of the fields; whether it takes over fields of others (else ConflictError); whether it is a dry run."""
+    """Of APPLY: the owner of the fields; whether it takes those of others (else ConflictError); whether a dry run."""
 
     manager: str = "mind-cluster-scaler"
     force: bool = True
@@ -120,23 +115,21 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One event of a watch. A BOOKMARK has only a `resource_version`; its `object` is None."""
+    """One event of a watch. A BOOKMARK has only a `resource_version`. `refused`: `object` could not be decoded."""
 
     type: EventType
     object: T | None
     resource_version: str
     refused: Refused | None = None
-    """Set instead of `object` when the object could not be decoded."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """One page of a list. `continue_token` is empty on the last page."""
+    """One page of a list. `continue_token` is empty on the last page; `refused` could not be decoded."""
 
     items: list[T]
     resource_version: str
     continue_token: str = ""
     refused: list[Refused] = []
-    """The objects of the page that could not be decoded."""
 
 
 class KubeApi(Protocol):
@@ -165,7 +158,6 @@ class KubeApi(Protocol):
         self, resource: Resource, namespace: str | None, name: str, body: Object, *, subresource: str = ""
     ) -> Object:
         """PUT. A `metadata.resourceVersion` (and `uid`) in the body is a precondition: ConflictError if it differs."""
-        ...
 
     async def patch(
         self, resource: Resource, namespace: str | None, name: str, patch: Any, *, patch_type: PatchType,
@@ -174,14 +166,12 @@ class KubeApi(Protocol):
         """PATCH. A `metadata.uid` or `metadata.resourceVersion` in a merge or strategic patch, or a JSON patch `test`,
         is a precondition. APPLY creates a missing object, and removes fields that an earlier apply set and this one
         does not; on a subresource it creates nothing."""
-        ...
 
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, *, uid: str = "", resource_version: str = "",
         grace_period_seconds: int | None = None, propagation_policy: str = "",
     ) -> None:  # fmt: skip
         """DELETE with preconditions: ConflictError when `uid` or `resource_version` differ, NotFoundError when gone."""
-        ...
 
 
 async def within(seconds: float, call: Awaitable[T]) -> T:

@@ -1,18 +1,4 @@
-"""Every error of the seam, as one tree. Only the implementations of KubeApi make these errors.
-
-KubeError
-├── StatusError             the API server answered with a Status; nothing was changed
-│   ├── BadRequestError         400
-│   ├── UnauthorizedError       401
-│   ├── ForbiddenError          403 (RBAC, quota, admission)
-│   ├── NotFoundError           404 (object, or resource type not installed)
-│   ├── ConflictError           409 (a precondition does not hold)
-│   │   └── AlreadyExistsError  409 (create with a taken name)
-│   ├── ExpiredError            410 (resourceVersion or continue token too old: list again)
-│   ├── InvalidError            422 (validation), 413, 415
-│   └── TooManyRequestsError    429
-├── NotSentError            no connection: the request certainly had no effect
-└── UnknownOutcomeError     sent, but no trustworthy answer (timeout, reset, 5xx, HTML): re-read before acting"""
+"""Every error of the seam. Only the implementations of KubeApi make these errors."""
 
 from __future__ import annotations
 
@@ -29,10 +15,9 @@ class KubeError(Exception):
 
 
 class StatusError(KubeError):
-    """The API server refused. `status` is the HTTP code, `reason` the Status reason, `message` the server's text."""
+    """The API server refused; nothing was changed. `status` is the HTTP code, `reason` and `message` are its words."""
 
     codes: tuple[int, ...] = ()
-    """The HTTP codes of this error."""
 
     def __init__(self, status: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -51,23 +36,23 @@ class UnauthorizedError(StatusError):
 
 
 class ForbiddenError(StatusError):
-    codes = (403,)
+    codes = (403,)  # RBAC, quota, admission
 
 
 class NotFoundError(StatusError):
-    codes = (404,)
+    codes = (404,)  # no such object, or its resource type is not installed
 
 
 class ConflictError(StatusError):
-    codes = (409,)
+    codes = (409,)  # a precondition does not hold
 
 
 class AlreadyExistsError(ConflictError):
-    pass
+    """Create with a name that is taken."""
 
 
 class ExpiredError(StatusError):
-    codes = (410,)
+    codes = (410,)  # the resourceVersion or continue token is too old: list again
 
 
 class InvalidError(StatusError):
@@ -79,11 +64,11 @@ class TooManyRequestsError(StatusError):
 
 
 class NotSentError(KubeError):
-    pass
+    """No connection: the request certainly had no effect."""
 
 
 class UnknownOutcomeError(KubeError):
-    pass
+    """Sent, but no trustworthy answer (timeout, reset, 5xx, HTML): read again before acting."""
 
 
 _BY_CODE = {code: error for error in StatusError.__subclasses__() for code in error.codes}

@@ -1,8 +1,7 @@
 """A queue of objects to be written: one entry per object, limited in rate, retried, never blocking the caller.
 
 A key is queued once, however often it is marked, so the number of keys bounds the queue. Where keys name objects, the
-caller decides what is written, just before the write; where they are messages, it bounds their number. Must not know
-about Kubernetes objects."""
+caller decides what is written, just before the write; where they are messages, it bounds their number."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from scaler.clock import Slices
+from scaler.clock import Slices, loop_time
 from scaler.kube.errors import KubeError
 from scaler.kube.writer import Slots
 
@@ -58,7 +57,7 @@ class Outbox(Generic[K]):
             return
         self._waiting.add(key)
         if key not in self._under_way:
-            self._enqueue(key, max(_now() + delay, self._not_before.get(key, 0.0)))
+            self._enqueue(key, max(loop_time() + delay, self._not_before.get(key, 0.0)))
 
     async def run(self) -> None:
         """Perform the queued writes until cancelled. Errors of `perform` are logged and retried, never raised."""
@@ -74,7 +73,6 @@ class Outbox(Generic[K]):
                 await slices.end()
 
     async def _empty(self, namespace: str) -> None:
-        """Write the due keys of one namespace."""
         lane = self._lanes[namespace]
         while lane:
             async with self._slots.taken(namespace):
@@ -100,7 +98,7 @@ class Outbox(Generic[K]):
             _log.exception("report failed", what=str(key), retry_in=pause)
         finally:
             self._under_way.discard(key)
-        due = self._not_before[key] = _now() + max(pause, self._interval)
+        due = self._not_before[key] = loop_time() + max(pause, self._interval)
         asyncio.get_running_loop().call_at(due, self._not_before.pop, key, None)
         if pause:
             self._waiting.add(key)
@@ -113,11 +111,7 @@ class Outbox(Generic[K]):
         return max(pause, min(retry_after or 0.0, _LONGEST_BACKOFF))
 
     def _enqueue(self, key: K, due: float) -> None:
-        if due <= _now():
+        if due <= loop_time():
             self._due.put_nowait(key)
         else:
             asyncio.get_running_loop().call_at(due, self._due.put_nowait, key)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -27,8 +27,7 @@ def parse_quantity(value: object) -> Decimal | None:
 
 
 def add_quantities(values: Iterable[object]) -> str:
-    """The canonical sum, with the largest suffix that leaves a whole number; other values than quantities count as
-    0."""
+    """The canonical sum, with the largest suffix that leaves a whole number; what is no quantity counts as 0."""
     terms = list(values)
     total = sum((parse_quantity(term) or Decimal(0) for term in terms), Decimal(0))
     whole = total.to_integral_value()

@@ -1,6 +1,4 @@
-"""Paths, query strings, lists, watch lines and refusals of the Kubernetes API, as pure functions.
-
-No I/O and no HTTP client here; kube.client sends and receives the bytes."""
+"""Paths, query strings, lists, watch lines and refusals of the Kubernetes API, as pure functions."""
 
 from __future__ import annotations
 
@@ -55,27 +53,22 @@ def query_of(parameters: Mapping[str, str | int]) -> str:
 class LineSplitter:
     """Cuts a stream of chunks into lines. StreamReader.readline copies a long line once for each piece of it."""
 
-    def __init__(self, longest: int = LONGEST_LINE) -> None:
+    def __init__(self) -> None:
         self._parts: list[bytes] = []
-        self._size = 0
-        self._longest = longest
+        self.rest = 0
+        """Bytes of an incomplete line."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes. UnknownOutcomeError when a line is too long."""
         *lines, rest = chunk.split(b"\n")
         if lines:
             lines[0] = b"".join([*self._parts, lines[0]])
-            self._parts, self._size = [], 0
+            self._parts, self.rest = [], 0
         self._parts.append(rest)
-        self._size += len(rest)
-        if self._size > self._longest:
-            raise UnknownOutcomeError(f"a watch line is longer than {self._longest} bytes")
+        self.rest += len(rest)
+        if self.rest > LONGEST_LINE:
+            raise UnknownOutcomeError(f"a watch line is longer than {LONGEST_LINE} bytes")
         return [line for line in lines if line]
-
-    @property
-    def rest(self) -> int:
-        """Bytes of an incomplete line."""
-        return self._size
 
 
 class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_token": "continue"}):
@@ -147,9 +140,8 @@ async def _decode_each(data: bytes, resource: Resource, decode: type[T]) -> Page
 
 
 async def cut_off(data: bytes) -> bytes:
-    """`data` without values that are nested deeper than `DEEPEST`: one such object must not make a whole page
-    unreadable. Text that is no JSON stays so. Works without recursion, but slowly (25 MB/s): only for data that could
-    not be decoded."""
+    """`data` without values that are nested deeper than `DEEPEST`: one such object must not spoil a whole page. Text
+    that is no JSON stays so. Without recursion, but slow (25 MB/s): only for data that could not be decoded."""
     slices = Slices()
     parts: list[bytes] = []
     depth = kept = 0
@@ -219,7 +211,6 @@ def _version_of(found: Any, line: bytes) -> str:
 
 
 def identified(raw: Any, why: object) -> Refused:
-    """The identity of an object, as far as it is readable."""
     try:
         return refused_of(_decoder(_Identified).decode(raw).metadata, why)
     except _UNREADABLE:

@@ -1,7 +1,6 @@
 """Writes all but the Lease and the webhook's certificate: within the leadership deadline, never guessing an outcome.
 
-It knows nothing of services and plans, and has no memory: retries are bounded, and an uncertain outcome is read from
-the API server, or raised."""
+Retries are bounded, and an uncertain outcome is read from the API server, or raised."""
 
 from __future__ import annotations
 
@@ -98,10 +97,7 @@ class Writer:
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """POST. May be repeated for an object with a controller: an existing one of that name and controller counts as
-        created.
-
-        It may be terminating: see its `metadata.deletionTimestamp`. AlreadyExistsError when it has another
-        controller."""
+        created, even if it is terminating (`metadata.deletionTimestamp`). AlreadyExistsError for another controller."""
         tries = 2
         while True:
             tries -= 1

@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 DAY = 86_400.0
 LIFE = 180 * DAY
@@ -121,8 +121,7 @@ def believed(pair: KeyPair, name: str, now: float) -> bool:
 
 def _made(name: str, now: float) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
-    common_name = f"mind-cluster-scaler {_moment(now):%Y-%m-%d %H:%M:%S}"
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    subject = x509.Name.from_rfc4514_string(f"CN=mind-cluster-scaler {_moment(now):%Y-%m-%d %H:%M:%S}")
     try:
         reached_by: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

@@ -1,14 +1,7 @@
 """Health, readiness, metrics and the last world, over HTTP: GET only, no request bodies, no secrets.
 
-    /healthz                                the loops of this process run
-    /readyz                                 caches are synced, or what is missing; a standby is ready
-    /metrics                                Prometheus
-    /snapshots                              the services decided about, one line each
-    /snapshots/world                        all that the last decision depended on, for `scaler explain --world`
-    /snapshots/{namespace}/{rule}/{jobID}   the same, if the service is in it: a decision depends on all services
-
 Snapshots contain the services of all tenants: they are served only over loopback, which `kubectl port-forward` uses.
-Must not change anything: a client that reaches the port can only read. An empty rule or jobID is written `-`."""
+That of one service is the whole world: a decision depends on all services. An empty rule or jobID is written `-`."""
 
 from __future__ import annotations
 
@@ -28,6 +21,7 @@ from scaler.serve.server import Limits, Server, text
 LIMITS = Limits(connections=256, bytes=64 * 2**20, answer=10.0, idle=10.0)
 _SHARE = 0.05
 """The largest part of the loop's time for each of the two costly answers; in between, the last answer is repeated."""
+_Page = Callable[[web.Request], web.Response]
 
 
 def http_server(
@@ -61,7 +55,7 @@ def http_server(
             return text("404 no such service; /snapshots lists them\n", 404)
         return whole(request)
 
-    pages: dict[str, Callable[[web.Request], web.Response]] = {
+    pages: dict[str, _Page] = {
         "/healthz": lambda _: _verdict(stalled(), 500),
         "/readyz": lambda _: _verdict(missing(), 503),
         "/metrics": lambda request: large(request, rendered(), CONTENT_TYPE),
@@ -74,9 +68,7 @@ def http_server(
     return server
 
 
-async def _answer(
-    page: Callable[[web.Request], web.Response], request: web.Request, *, local: bool
-) -> web.StreamResponse:
+async def _answer(page: _Page, request: web.Request, *, local: bool) -> web.StreamResponse:
     if request.can_read_body:
         raise web.HTTPRequestEntityTooLarge(max_size=0, actual_size=1)
     if local and not _is_local(request):

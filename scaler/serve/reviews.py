@@ -1,9 +1,6 @@
 """The answers of admission: the request of an AdmissionReview in, a `Response` out. Pure functions; none raises.
 
-Four reviews: hold a pod (add the gate), move the labels of a job beside Ascend Operator into its pod templates, check a
-rule, check labels against their rule. Each review reads only the fields that it needs and fails open: an unreadable
-object is allowed unchanged. The only look-up is the function that `review_labels` gets; that function must do no
-I/O."""
+Each review reads only the fields that it needs and fails open: an unreadable object is allowed unchanged."""
 
 from __future__ import annotations
 
@@ -49,7 +46,6 @@ class Response(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> str:
-        """The outcome as a metric label: unreadable, refused, patched, warned or allowed."""
         if not self.readable:
             return "unreadable"
         said = {"refused": self.refusal, "patched": self.patch, "warned": self.warnings}
@@ -74,8 +70,6 @@ class _ReviewedKind(msgspec.Struct):
 
 
 class Request(msgspec.Struct, rename="camel"):
-    """The fields of a request that the reviews read."""
-
     uid: str
     operation: str = ""
     namespace: str = ""
@@ -122,9 +116,8 @@ def review_pod(request: Request) -> Response:
 def review_ascend_job(request: Request) -> Response:
     """Move the labels of a job into its pod templates: Ascend Operator then makes the pods at once, and with the gate.
 
-    All three labels are copied into every template. mind-cluster/scaling-rule moves from the job's own labels, where it
-    makes the operator hold the job, to an annotation. A job without this label (or moved before), or in deletion,
-    stays."""
+    All three are copied into every template; mind-cluster/scaling-rule, which makes the operator hold the job, moves
+    from the job's own labels to an annotation. A job without this label (or moved before), or in deletion, stays."""
     job = request.object
     if request.operation not in ("CREATE", "UPDATE") or request.sub_resource or job is None:
         return Response()
@@ -202,9 +195,6 @@ def _limited(lines: Iterable[str]) -> tuple[str, ...]:
     return (*cut, *more)
 
 
-# Labels: where each kind has those of its pods. An unknown kind is searched as far as its shape allows.
-
-
 def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> Iterator[Finding]:
     yield from label_findings(labels, what)
     rule, group = labels.get(RULE_LABEL), labels.get(GROUP_LABEL)
@@ -214,7 +204,7 @@ def _faults(what: str, labels: Labels, namespace: str, groups_of: GroupsOf) -> I
 
 
 def _carriers(kind: str, obj: Object) -> dict[str, Labels]:
-    """Each set of labels that says where pods belong, by its place in the object, for people."""
+    """The labels of an object's pods, by their place, for people. An unknown kind is searched as its shape allows."""
     own, spec = at(obj, "metadata", "labels"), at(obj, "spec")
     if kind == "Pod":
         return {"this pod": own}

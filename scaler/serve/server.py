@@ -1,8 +1,7 @@
 """The base of both HTTP servers (webhook; health and metrics): limits of connections, and safe headers on each answer.
 
-The number of connections is limited and shared out by client address (`Shares`). A connection beyond the limit is
-closed before its TLS handshake, so it costs nearly nothing. An accepted connection has a time limit for each step:
-handshake, first header, each request, and the pause between two requests. Then the server closes the connection."""
+Connections are shared out by client address (`Shares`). One beyond the limit is closed before its TLS handshake, so it
+costs nearly nothing. An accepted one is closed when a step takes too long: handshake, first header, request, pause."""
 
 from __future__ import annotations
 
@@ -168,10 +167,8 @@ class Server:
 
     @asynccontextmanager
     async def served(self, host: str, port: int, tls: Contexts | None = None) -> AsyncIterator[int]:
-        """Serve until the block ends; yields the port (`port` 0 takes a free one). Raises OSError when the port is
-        taken.
-
-        `tls` makes it HTTPS: while `tls` returns no certificate, every connection is closed."""
+        """Serve until the block ends, as HTTPS with `tls`: while that returns no certificate, connections are closed.
+        Yields the port (`port` 0 takes a free one). Raises OSError when the port is taken."""
         runner = web.AppRunner(self.app, handle_signals=False, shutdown_timeout=1.0)
         listeners = await _listeners(host, port)
         await runner.setup()
@@ -190,7 +187,6 @@ class Server:
             await runner.cleanup()
 
     async def _accept(self, listener: socket.socket, http: web.Server, tls: Contexts | None) -> None:
-        """Accept connections within the limits; close the others."""
         refused = 0
         while True:
             try:
@@ -235,7 +231,6 @@ class Server:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer within the time limit, with safe headers and without a traceback."""
         connection = _connection_of(request)
         if connection is not None:
             self._unproven.pop(connection, None)
@@ -276,7 +271,6 @@ def _connection_of(request: web.Request) -> Connection | None:
 
 
 async def _listeners(host: str, port: int) -> list[socket.socket]:
-    """One listening socket for each address of `host`."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     with ExitStack() as opened:
         made = []

@@ -1,11 +1,10 @@
-"""Loads and renews the webhook's certificate, and writes it into the caBundle. serve.certificates decides what is due.
+"""Loads and renews the webhook's certificate; serve.certificates decides what is due.
 
-    Secret in the scaler's own namespace --read by every replica--> used by their TLS servers
-          ^ made and renewed by the leader, which also writes the caBundle of the webhook configurations
-
-Every write has the resourceVersion that was read as its precondition, so a former leader cannot overwrite anything. Or
-another program renews the certificate in files (`CertificateFiles`); then nothing is made and nothing is written.
-No key ever reaches a disk or a log: the log has the words of the API server or of OpenSSL."""
+Every replica uses what it reads from a Secret in the scaler's own namespace. The leader makes and renews it, and writes
+the caBundle of the webhook configurations. Every write has the resourceVersion that was read as its precondition, so a
+former leader cannot overwrite anything. Or another program renews the certificate in files (`CertificateFiles`); then
+nothing is made and nothing is written. No key ever reaches a disk or a log: the log has the words of the API server or
+of OpenSSL."""
 
 from __future__ import annotations
 
@@ -46,12 +45,10 @@ class ServerCertificate:
         self.context: ssl.SSLContext | None = None
         """The TLS context, a new one for each pair: one in use is never changed. None before the first `use`."""
         self.pair: KeyPair | None = None
-        """The pair in use."""
         self._problems = {"reading": "", "keeping": ""}
 
     def use(self, pair: KeyPair) -> bool:
-        """Use this pair from the next handshake on; True when it differs from the last. Raises ssl.SSLError or OSError
-        when the pair is unusable: then the last one stays in use."""
+        """True when the pair differs from the last. ssl.SSLError or OSError when it is unusable: the last one stays."""
         if pair == self.pair:
             return False
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -111,16 +108,15 @@ class CertificateFiles(ServerCertificate):
 
     def __init__(self, certificate: Path, key: Path) -> None:
         super().__init__()
-        self._paths = certificate, key
+        self._certificate, self._key = certificate, key
 
     async def _read(self) -> str:
-        certificate, key = self._paths
         try:
-            shown = await asyncio.to_thread(certificate.read_bytes)
-            private = await asyncio.to_thread(key.read_bytes) if key != certificate else b""
+            shown = await asyncio.to_thread(self._certificate.read_bytes)
+            private = await asyncio.to_thread(self._key.read_bytes) if self._key != self._certificate else b""
         except OSError as error:
             return f"cannot read {error.filename}: {error.strerror}"
-        return self._show(KeyPair(shown, private), str(certificate))
+        return self._show(KeyPair(shown, private), str(self._certificate))
 
 
 class CertificateKeeper(ServerCertificate):
@@ -183,7 +179,7 @@ class CertificateKeeper(ServerCertificate):
             return None
 
     async def _store(self, secret: Object | None, keys: Keys) -> None:
-        data = {name: _base64(value) for name, value in certificates.write(keys).items()}
+        data = {name: base64.b64encode(value).decode() for name, value in certificates.write(keys).items()}
         _log.info("webhook certificate written", name=WEBHOOK_SECRET, next=keys.coming is not None)
         if secret is not None:
             await self._api.replace(SECRETS, self._home, WEBHOOK_SECRET, {**secret, "data": data})
@@ -194,7 +190,7 @@ class CertificateKeeper(ServerCertificate):
 
     async def _trust(self, keys: Keys) -> str:
         """Write the certificate in use and the next one into our two webhook configurations; returns why not, or ""."""
-        problems, name, bundle = [], self._configurations, _base64(keys.trusted)
+        problems, name, bundle = [], self._configurations, base64.b64encode(keys.trusted).decode()
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             try:
                 found = await self._api.get(resource, None, name)
@@ -216,7 +212,6 @@ class CertificateKeeper(ServerCertificate):
 
 
 def certificate_source(api: KubeApi, clock: Clock, settings: Settings) -> ServerCertificate:
-    """The source that the settings name."""
     if settings.webhook_cert_file:
         certificate = Path(settings.webhook_cert_file)
         return CertificateFiles(certificate, Path(settings.webhook_key_file or certificate))
@@ -229,7 +224,3 @@ def _keys_of(secret: Object | None) -> Keys | None:
         return certificates.read({name: base64.b64decode(value) for name, value in data.items()})
     except (ValueError, TypeError):
         return None
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")

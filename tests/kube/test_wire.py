@@ -58,8 +58,9 @@ def test_lines_are_the_same_however_the_stream_is_cut(lines: list[bytes], rest: 
     assert splitter.rest == len(rest)
 
 
-def test_a_line_without_end_is_given_up() -> None:
-    splitter = LineSplitter(longest=100)
+def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaler.kube.wire.LONGEST_LINE", 100)
+    splitter = LineSplitter()
     splitter.feed(b"x" * 100)
     with pytest.raises(UnknownOutcomeError):
         splitter.feed(b"x")
