@@ -1,8 +1,7 @@
-"""AscendJob: a job of any shape as a value for the decision, and the instance that the job and its pods form.
+"""AscendJob: a job of any shape as a value for the decision. Its objects are made in workloads.ascendjob_objects.
 
 Must not raise on any input: `Job.faults` lists why no pods can be made from a job. A field of its run policy without a
-meaning counts as absent: a limit that is no number limits nothing.
-The objects of an instance are made in workloads.ascendjob_objects."""
+meaning counts as absent: a limit that is no number limits nothing."""
 
 from __future__ import annotations
 
@@ -22,10 +21,8 @@ from scaler.workloads.membership import MOST_FAULTS, Job, labels_of, number_in, 
 
 APP_LABEL = "app"
 _HARDWARE = ("huawei.com/schedule_policy", "sp-block", "scaleout-type")
-"""Annotations and labels that the rank table depends on (ranktables/table.py)."""
 EXIT_CODE = "ExitCode"
 """A restartPolicy of replicas, not of pods: pods that a signal ended are created again."""
-RETRIES_LABEL = "fault-retry-times"
 NOT_FOR_GOOD = "JobValidFailed"
 """Reason of a Failed condition that Ascend Operator gives to an unreadable job; here a corrected job may run again."""
 _LONGEST = 10**9
@@ -45,8 +42,7 @@ def read_job(obj: Object) -> Job:
     numbers = read_replicas(obj)
     final, policy = final_condition(obj), read_run_policy(obj)
     members = at(obj, "spec", "runPolicy", "schedulingPolicy").get("minAvailable")
-    replicas = at(obj, "spec", "replicaSpecs")
-    restarted = (kind for kind in numbers if at(replicas[kind]).get("restartPolicy") == EXIT_CODE)
+    restarted = (kind for kind in numbers if at(obj, "spec", "replicaSpecs", kind).get("restartPolicy") == EXIT_CODE)
     return Job(
         **said_by_metadata(meta),
         key=key,
@@ -73,7 +69,6 @@ def is_foreign(labels: Mapping[str, str], annotations: Mapping[str, str]) -> boo
 
 
 def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, Reason | None]:
-    """The service that the labels name, and what is wrong with the labels."""
     said = labels_of(labels)
     if RULE_LABEL in labels:
         return ServiceKey(namespace, said.rule, said.job_id), said.problem
@@ -82,15 +77,12 @@ def _service_of(namespace: str, labels: Mapping[str, Any]) -> tuple[ServiceKey, 
     return ServiceKey(namespace, "", ""), Reason.NOT_SERVED
 
 
-# Restarts and the end
-
-
 def read_run_policy(obj: Object) -> RunPolicy:
     """The run policy; `finished_at` is 0.0 for a job that has not finished."""
     meta, status, spec = (at(obj, part) for part in ("metadata", "status", "spec"))
     policy, final = at(spec, "runPolicy"), final_condition(obj)
     rounds, _, uid = as_text(at(meta, "annotations").get(ROUNDS_ANNOTATION)).partition(".")
-    retries = min(number_in(as_text(at(meta, "labels").get(RETRIES_LABEL)), largest=10**18), _LONGEST)
+    retries = min(number_in(as_text(at(meta, "labels").get("fault-retry-times")), largest=10**18), _LONGEST)
     limit = _number(policy.get("backoffLimit"))
     # Ascend Operator leaves out the completion time of some failures: then the time of the condition counts.
     finished = (status.get("completionTime"), final.get("lastTransitionTime")) if final is not None else ()
@@ -118,8 +110,7 @@ def final_condition(obj: Object) -> Mapping[str, Any] | None:
 
 
 def refusal(obj: Object) -> str:
-    """Why Ascend Operator could not read the job, in its own words; "" when it could. After such a failure the operator
-    ignores the job, also after edits."""
+    """As `Job.refused`. After such a failure Ascend Operator ignores the job, also after edits."""
     found = _ending(obj, for_good=False)
     return as_text(found.get("message")).rstrip(".") or NOT_FOR_GOOD if found is not None else ""
 
@@ -133,14 +124,12 @@ def _ending(obj: Object, *, for_good: bool) -> Mapping[str, Any] | None:
 
 
 def has_failed(obj: Object) -> bool:
-    """Whether the job has failed for good."""
     return (final_condition(obj) or {}).get("type") == "Failed"
 
 
 def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
-    """The cleanPodPolicy. Unset means Running here, so that a finished job holds no NPUs; but a job that another
-    controller finished, perhaps by mistake, keeps what that one left. For an unknown value as little as possible is
-    deleted."""
+    """Unset means Running here, so that a finished job holds no NPUs; but a job that another controller finished,
+    perhaps by mistake, keeps what that one left. For an unknown value as little as possible is deleted."""
     if value is None or value == "":
         ours = final is None or final.get("reason") in [ending.value for ending in Ending]
         return CleanPods.RUNNING if ours else CleanPods.NONE
@@ -148,9 +137,7 @@ def _clean(value: object, final: Mapping[str, Any] | None) -> CleanPods:
 
 
 def _number(value: object) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        return None
-    return min(value, _LONGEST)
+    return min(value, _LONGEST) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def read_retries(text: str) -> dict[str, int]:

@@ -1,8 +1,6 @@
 """The objects of one instance as Ascend Operator makes them: PodGroup, Service, pods. Pure.
 
-Only for a job without faults (`Job.faults`).
-
-docs/reference/objects.md lists each intended difference from Ascend Operator, with its reason."""
+Only for a job without faults. docs/reference/objects.md lists each intended difference from Ascend Operator."""
 
 from __future__ import annotations
 
@@ -20,8 +18,6 @@ from scaler.workloads.pod_requests import amounts_of, amounts_together
 OPERATOR_NAME = "ascendjob-controller"
 """Value of `training.kubeflow.org/operator-name`; Volcano's NPU plugin needs the label to write chip annotations."""
 PORT_NAME, PORT = "ascendjob-port", 2222
-NOT_COPIED = (LAST_APPLIED, ROUNDS_ANNOTATION)
-"""Annotations of the job that its PodGroup does not get: kubectl's copy of the manifest, the scaler's rounds."""
 
 
 def pod_group(job: Job, obj: Object) -> Object:
@@ -43,7 +39,7 @@ def pod_group(job: Job, obj: Object) -> Object:
     labels, annotations = dict(at(meta, "labels")), dict(at(meta, "annotations"))
     if "recover-strategy" in annotations:
         labels["process-recover-enable"] = "on"
-    for name in NOT_COPIED:
+    for name in (LAST_APPLIED, ROUNDS_ANNOTATION):  # kubectl's copy of the manifest, the scaler's rounds
         annotations.pop(name, None)
     metadata = {**_metadata(job, job.pod_group), "labels": labels}
     return POD_GROUPS.object(metadata | ({"annotations": annotations} if annotations else {}), spec=spec)
@@ -63,8 +59,7 @@ def service(job: Job, obj: Object) -> Object:
 def pods(job: Job, obj: Object, clusterd: str) -> dict[str, Object]:
     """All pods of the instance by name. `clusterd` is the address of ClusterD's gRPC service."""
     replicas = read_replicas(obj)
-    places = [(kind, index) for kind, number in replicas.items() for index in range(number)]
-    made = [_pod(job, obj, kind, index, clusterd) for kind, index in places]
+    made = [_pod(job, obj, kind, index, clusterd) for kind, number in replicas.items() for index in range(number)]
     # All pods get the job's scheduler; if any template names a scheduler, no pod is changed.
     if not any(at(_template(obj, kind), "spec").get("schedulerName") for kind in replicas):
         for pod in made:

@@ -33,7 +33,6 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ip(self) -> str:
-        """The pod's own address."""
         return self._texts[0]
 
     @property

@@ -1,9 +1,7 @@
-"""The workload kinds: for each a function from a pod to the instance that the pod belongs to. Pure, never raises.
+"""The workload kinds: for each a function from a pod to its instance, None for a pod of another kind. Never raises.
 
-A function gets a pod and returns its instance, None for a pod of another kind. It reads only the pod: facts of the
-objects that made the pod (number of pods, newest revision, order) arrive as OwnerFacts.
-A number or text of an unexpected shape counts as absent, and all other fields still count. AscendJobs and Volcano Jobs
-are not here: they are instances before they have pods (workloads/ascendjob.py, workloads/volcanojob.py)."""
+A function reads only the pod: what the objects that made it say arrives as OwnerFacts. A number or text of an
+unexpected shape counts as absent. AscendJobs and Volcano Jobs are not here: they exist before their pods."""
 
 from __future__ import annotations
 
@@ -32,23 +30,19 @@ ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 
 
 def instance_set(pod: Metadata) -> Membership | None:
-    """MindCluster's Infer Operator: each StatefulSet or Deployment that an InstanceSet made is one whole instance.
-
-    Volcano makes one PodGroup for each of them, so instances never share a PodGroup."""
+    """Infer Operator of MindCluster: each StatefulSet or Deployment of an InstanceSet is one instance, one PodGroup."""
     if pod.labels.get("infer.huawei.com/ascend-infer-operator") != "true":
         return None
-    set_, deployment = pod.owner.is_a("StatefulSet", APPS), _deployment_of(pod)
-    workload = pod.owner.name if set_ else deployment
+    workload = pod.owner.name if pod.owner.is_a("StatefulSet", APPS) else _deployment_of(pod)
     if not workload:
         return None
-    owner = ("StatefulSet" if set_ else "ReplicaSet", pod.namespace, pod.owner.name)
+    owner = (pod.owner.kind, pod.namespace, pod.owner.name)
     return Membership(identity("InstanceSet", pod.namespace, workload), workload, described_by=(owner,))
 
 
 def leader_worker_set(pod: Metadata) -> Membership | None:
-    """Each group is an instance. Its leader is pod <set>-<group> of the StatefulSet <set>; the StatefulSet
-    <set>-<group> makes its workers. Names and owners exist from the start; LeaderWorkerSet's webhook may add its labels
-    later."""
+    """Each group is an instance. Its leader is pod <set>-<group> of StatefulSet <set>, StatefulSet <set>-<group> makes
+    its workers. Names and owners exist from the start; LeaderWorkerSet's webhook may add its labels later."""
     lws = pod.labels.get(LWS + "name", "")
     named = pod.name if pod.owner.name == lws else pod.owner.name
     index = named.removeprefix(lws + "-")
@@ -69,10 +63,9 @@ def leader_worker_set(pod: Metadata) -> Membership | None:
 
 
 def storm_service(pod: Metadata) -> Membership | None:
-    """AIBrix: each replica of a role is an instance: a PodSet if podGroupSize is above 1, else one pod of a RoleSet.
-
-    The same in pool mode (one RoleSet, many replicas of a role) and in replica mode (many RoleSets): a rule counts the
-    instances of all RoleSets together, because one template gives all of them its labels."""
+    """AIBrix: each replica of a role is an instance: a PodSet if podGroupSize is above 1, else one pod of a RoleSet. In
+    pool mode (one RoleSet) as in replica mode (many), a rule counts the instances of all RoleSets together, because one
+    template gives all of them its labels."""
     storm, role, revision = (pod.labels.get(name, "") for name in (STORM, ROLE, ROLE_HASH))
     maker = identity("StormService", pod.namespace, storm, role) if storm and role else ""
     owner = pod.owner.name
@@ -97,10 +90,8 @@ def storm_service(pod: Metadata) -> Membership | None:
 
 def role_based_group(pod: Metadata) -> Membership | None:
     """RoleBasedGroup (RBG, v1alpha2): each RoleInstance is an instance. RBG before v1alpha2 makes Deployments,
-    StatefulSets and LeaderWorkerSets, which are found as such.
-
-    RBG's gang scheduling starts every pod of every role at once or none: no instance can be held. This is reported
-    (`holding_impossible`), with no workaround."""
+    StatefulSets and LeaderWorkerSets, which are found as such. RBG's gang scheduling starts every pod of every role at
+    once or none: no instance can be held, which `holding_impossible` reports."""
     if not pod.owner.is_a("RoleInstance", RBG):
         return None
     group, role, component, size = (pod.labels.get(f"rbg.{RBG}/{name}", "") for name in _RBG_LABELS)
@@ -146,8 +137,7 @@ KINDS: Mapping[str, Callable[[Metadata], Membership | None]] = {
     "ReplicaSet": replica_set,
     "StatefulSet": stateful_set,
 }
-"""By the name in status, logs and docs: the Kubernetes kind of the user's object. Tried in this order, from special to
-general, because an InstanceSet makes StatefulSets. The first function that returns an instance counts."""
+"""By the kind that status, logs and docs name. The first that matches counts: an InstanceSet makes StatefulSets."""
 PLAIN = "Pod"
 """The kind of a pod of no other kind: the pod is an instance, which ends with the pod."""
 
@@ -204,13 +194,10 @@ def _single(
 
 
 def _deployment_of(pod: Metadata) -> str:
-    """The name of its Deployment, from the name that Deployments give to their ReplicaSets; "" if there is none."""
+    """From the name that Deployments give to their ReplicaSets; "" if it has no Deployment."""
     ending = "-" + pod.labels.get(TEMPLATE_HASH, "")
     named = pod.owner.is_a("ReplicaSet", APPS) and len(ending) > 1 and pod.owner.name.endswith(ending)
     return pod.owner.name.removesuffix(ending) if named else ""
-
-
-# Facts from the objects that make pods
 
 
 class _WorkerTemplate(msgspec.Struct, gc=False):

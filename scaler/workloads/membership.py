@@ -38,7 +38,6 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     maker: str = ""
     """Identity of the object whose revisions replace each other (a Deployment, a LeaderWorkerSet), or ""."""
     revision: str = ""
-    """Revision of the pod's template."""
     described_by: tuple[OwnerName, ...] = ()
     """The objects with its size, newest revision and age, the most important first."""
     shares_pod_group: bool = False
@@ -48,7 +47,6 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     group: str | None = None
     label_problem: Reason | None = None
     mislabelled: str = ""
-    """As `Job.mislabelled`."""
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
@@ -141,7 +139,6 @@ class OwnerFacts(Stored, frozen=True, gc=False):
     maker: str = ""
     """Identity as in Membership.maker; "" when the object has no revisions."""
     revision: str = ""
-    """The revision of this object."""
     rank: int = 0
     """Of several objects of one maker, the one with the highest rank has the newest revision."""
     size: int = 0
@@ -164,16 +161,13 @@ def number_in(text: str, largest: int = MAX_PODS) -> int:
 
 
 def labels_of(labels: Mapping[str, Any]) -> Labels:
-    """The labels of an object."""
     rule, group, job_id = (as_text(labels.get(name)) for name in (RULE_LABEL, GROUP_LABEL, JOB_ID_LABEL))
     return _shared(Labels(rule, group, job_id))
 
 
 def as_admitted(found: Membership | Job, then: Labels, *, no_such_rule: bool = False) -> dict[str, Any]:
-    """The labels that count for an instance whose labels are incomplete: missing ones are taken from its admission.
-    Empty if nothing is missing, if a value is unknown, or if both rule and group were removed.
-
-    `no_such_rule`: there never was a rule of the name in the label."""
+    """The labels that count where some are missing: those are taken from the admission. Empty if none is missing, if a
+    value is unknown, or if both rule and group were removed. `no_such_rule`: there never was the rule of the label."""
     key, group = found.key, found.group
     lacks = {RULE_LABEL: no_such_rule or not key.rule, JOB_ID_LABEL: not key.job_id, GROUP_LABEL: not group}
     right = Labels(then.rule if lacks[RULE_LABEL] else key.rule, group or then.group, key.job_id or then.job_id)

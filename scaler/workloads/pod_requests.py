@@ -26,8 +26,7 @@ MOST_RESOURCES, LONGEST_RESOURCE = 64, 317
 """Names of resources in the requests of a pod, and the characters of one: no node has more."""
 LONGEST_QUANTITY = 64
 LONGEST_PLACEMENT = 8 * 1024
-"""Characters of selector, affinity and tolerations, of a job those of all its templates together: beyond that the pods
-count as allowed on every node."""
+"""Characters of selector, affinity and tolerations, in all templates of a job: beyond that every node is allowed."""
 LONGEST_REMEMBERED = 2048
 """Bytes of the JSON of requests whose result is remembered; ordinary ones have 300."""
 PLACEMENT = ("nodeSelector", "affinity", "tolerations")
@@ -51,8 +50,6 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """The fields of a container that its pod's requests depend on."""
-
     resources: Resources | None = None
     restart_policy: str | None = None
 
@@ -68,8 +65,7 @@ class PodResources(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 def whole_amounts(amounts: Mapping[str, Any]) -> dict[str, int]:
     """Quantities by resource as whole numbers, rounded up as Kubernetes does; other values are left out."""
-    found = ((name, whole_amount(name, value)) for name, value in amounts.items())
-    return {name: amount for name, amount in found if amount is not None}
+    return {name: amount for name, value in amounts.items() if (amount := whole_amount(name, value)) is not None}
 
 
 def whole_amount(resource: str, value: Any) -> int | None:
@@ -90,9 +86,8 @@ def _whole(milli: bool, value: str | float) -> int | None:
 
 
 def requests_of(pod: PodResources) -> Requests:
-    """The pod's effective requests, by resource name, `pods` included; equal ones are one object.
-
-    Containers and sidecars run together; an ordinary init container runs beside the sidecars before it."""
+    """The pod's effective requests, by resource name, `pods` included; equal ones are one object. Containers and
+    sidecars run together; an ordinary init container runs beside the sidecars before it."""
     alone = PodResources(pod.containers, pod.init_containers, pod.overhead, pod.resources)  # without other fields
     try:
         text = msgspec.json.encode(alone)
@@ -103,7 +98,6 @@ def requests_of(pod: PodResources) -> Requests:
 
 @lru_cache(maxsize=1024)
 def _remembered(text: bytes) -> Requests:
-    """The requests of a pod, from its JSON: computed once per template."""
     return _effective(msgspec.json.decode(text, type=PodResources))
 
 
@@ -138,8 +132,7 @@ def _some(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def pod_request_of(spec: Any, *, large: bool = False) -> PodRequest:
-    """The request of a pod with this spec; `spec` is that of a pod or of a template, in any shape. If `large`, all
-    nodes count as allowed."""
+    """The request of a pod with this spec (of a pod or a template, in any shape). `large`: every node is allowed."""
     spec = at(spec)
     try:
         found = msgspec.convert(spec, PodResources)
@@ -162,7 +155,6 @@ def volcano_job_requests(obj: Object) -> tuple[PodRequest, ...]:
 
 
 def _for_each_pod(found: Iterable[tuple[Mapping[str, Any], int]]) -> tuple[PodRequest, ...]:
-    """The requests of all pods; empty for an instance of more pods than the limit."""
     known = [(spec, number) for spec, number in found if number]
     if sum(number for _, number in known) > MAX_PODS:
         return ()

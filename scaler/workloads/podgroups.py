@@ -50,19 +50,17 @@ def own_pod_group(
     annotations = at(meta, "annotations")
     members = 1 if leader_first else max(size, 1)
     named = {"queue": annotations.get(QUEUE), "priorityClassName": spec.get("priorityClassName")}
-    ours = {MIN_AVAILABLE: str(members), INSTANCE: membership.name}
     first = owner_reference(meta.get("name"), meta.get("uid"), first=True)
     metadata = {
         "name": name,
         "namespace": meta.get("namespace"),
         "ownerReferences": [first, *(owner_reference(other, uid) for other, uid in others)],
         "labels": _copied(at(meta, "labels"), _LABELS),
-        "annotations": _copied(annotations, _ANNOTATIONS) | ours,
+        "annotations": _copied(annotations, _ANNOTATIONS) | {MIN_AVAILABLE: str(members), INSTANCE: membership.name},
     }
-    size_of_all = {"minMember": members, "minResources": amounts_together([(spec, max(size, 1))])}
-    return POD_GROUPS.object(
-        metadata, spec=size_of_all | {field: value for field, value in named.items() if as_text(value)}
-    )
+    sizes = {"minMember": members, "minResources": amounts_together([(spec, max(size, 1))])}
+    given = {field: value for field, value in named.items() if as_text(value)}
+    return POD_GROUPS.object(metadata, spec=sizes | given)
 
 
 def owner_reference(name: Any, uid: Any, *, first: bool = False) -> Object:

@@ -1,7 +1,6 @@
 """Volcano Job: a job of any shape as a value for the decision; the job is one instance and exists before its pods.
 
-Volcano's job controller makes its pods; the scaler only releases them. Must not raise on any input: `Job.faults` lists
-why a job cannot be held."""
+Volcano makes its pods; the scaler only releases them. Must not raise: `Job.faults` lists why a job cannot be held."""
 
 from __future__ import annotations
 
@@ -71,7 +70,6 @@ def _task(index: int, task: Mapping[str, Any]) -> _Task:
 
 
 def _faults(meta: Mapping[str, Any], tasks: Sequence[_Task]) -> Iterator[str]:
-    """Why the job cannot be held as one instance, in terms of its manifest."""
     pods = sum(task.replicas for task in tasks)
     if pods > MAX_PODS:
         yield f"InvalidReplicas: its tasks have {pods} pods together; an instance has at most {MAX_PODS}"
