@@ -1,7 +1,6 @@
 """Checks the meaning of a decoded rule document: every finding at once, each with its path.
 
-The input is plain values, so the same code checks rules in the controller and in the linter. It must not know about
-text, files or Kubernetes objects."""
+The input is plain values, not text, files or Kubernetes objects: the same code serves the controller and the linter."""
 
 from __future__ import annotations
 
@@ -17,8 +16,6 @@ from scaler.rules.values import as_list, at
 
 
 class _Group(NamedTuple):
-    """A group as far as it is readable."""
-
     path: Path
     num: int | None
     size: int | None
@@ -38,7 +35,6 @@ class _Entry(NamedTuple):
 
     @property
     def zero(self) -> bool:
-        """Whole, and all its numbers are 0."""
         return self.whole and not any(group.num for group in self.groups.values())
 
 
@@ -88,7 +84,6 @@ def _entry(path: Path, entry: object, found: list[Finding]) -> _Entry:
 
 
 def _steps(entries: Sequence[_Entry]) -> Iterator[Finding]:
-    """Groups of a ratio with more instances than in the ratio before, and pod numbers that differ."""
     sizes: dict[str, int] = {}
     for before, entry in zip((None, *entries), entries, strict=False):
         for name, (path, num, size) in entry.groups.items():

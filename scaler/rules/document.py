@@ -1,8 +1,6 @@
 """The rule ConfigMap of a user: its document, read into a `Rule` or into findings, and its annotations.
 
-The controller calls `read_rule`, which accepts any content and never raises. Text that is no JSON gives one finding; a
-JSON document gives all findings about its meaning at once. An unusable annotation gives a warning and the default,
-no error."""
+Text that is no JSON gives one finding, a JSON document all at once; an unusable annotation only a warning."""
 
 from __future__ import annotations
 
@@ -22,8 +20,6 @@ from scaler.rules.text import decode, line_starts, offsets, place
 
 MAX_FINDINGS = 100
 """Findings: a person reads no more."""
-REMEMBERED = 16
-"""Documents whose result is remembered."""
 LONGEST_DELAY = 24 * 3600
 """Seconds."""
 
@@ -72,7 +68,7 @@ def _too_much(what: str) -> Finding:
     return Finding("DocumentTooLarge", (), message, hint, start=0, line=1, column=1)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=16)
 def _judged(text: str) -> tuple[Rule | None, tuple[Finding, ...]]:
     """As `judge`, once per text: a change of annotations only, and a rule that many ConfigMaps have, cost nothing."""
     value, found = decode(text)
@@ -106,7 +102,6 @@ def key_finding(data: Collection[str], binary_keys: Collection[str]) -> Finding:
 
 
 def immutable_finding() -> Finding:
-    """The finding about a ConfigMap with `immutable: true`."""
     message = "the rule is immutable: kubectl edit and apply will be refused, only delete and create work"
     return Finding("RuleImmutable", ("immutable",), message, "leave immutable out", "warning")
 
@@ -121,9 +116,6 @@ def shortened(found: Sequence[Finding]) -> tuple[Finding, ...]:
     message = "more findings follow; they are not shown"
     more = Finding("TooManyFindings", (), message, "mend these first", level, rest[0].start)
     return (*ordered[:MAX_FINDINGS], more)
-
-
-# Annotations
 
 
 def _integer(text: str) -> int | None:

@@ -1,6 +1,4 @@
-"""Findings: errors and warnings, for people and programs. This module knows nothing of rules.
-
-Codes are stable names, listed in docs/reference/rule.md."""
+"""Findings: errors and warnings, for people and programs. Codes are stable names, listed in docs/reference/rule.md."""
 
 from __future__ import annotations
 
@@ -20,7 +18,6 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     path: Path
     """In the rule document for a finding about the document, else in the Kubernetes object."""
     message: str
-    """What was found."""
     hint: str = ""
     """What to write instead; "" when the message says it."""
     level: Level = "error"
@@ -37,7 +34,6 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def pointer(self) -> str:
-        """The path as a JSON pointer (RFC 6901)."""
         return pointer(self.path)
 
     def at(self, line: int, column: int, file: str = "") -> Self:
@@ -52,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
 
 
 def pointer(path: Path) -> str:
-    """The JSON pointer of a path: ("a/b", 0) -> "/a~1b/0"."""
+    """The JSON pointer of a path (RFC 6901): ("a/b", 0) -> "/a~1b/0"."""
     return encodable("".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path))
 
 
@@ -74,8 +70,7 @@ def shown(value: object, limit: int = 60) -> str:
         return "an object"
     if isinstance(value, list):
         return "a list"
-    names = {True: "true", False: "false", None: "null"}
     if value is None or isinstance(value, bool):
-        return names[value]
+        return msgspec.json.encode(value).decode()
     text = f'"{value}"' if isinstance(value, str) else str(value)
     return printable(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -1,7 +1,7 @@
-"""Why no pods can be made of an AscendJob: the checks that need only its spec and labels. Pure.
+"""Why no pods can be made of an AscendJob: the checks that need only its spec and labels. Never raises.
 
 `scaler lint` and the controller call the same function, so the controller accepts the shape of every job that lints
-clean. Codes are Ascend Operator's reasons. Must not raise on any shape, and must not look at rules, queues or nodes."""
+clean. Codes are Ascend Operator's reasons."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def read_replicas(job: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _replicas(spec: Mapping[str, Any]) -> int | None:
-    """The number of replicas; None if there is none, or it is out of bounds."""
     value = spec.get("replicas")
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_PODS:
         return value
@@ -43,7 +42,6 @@ def _replicas(spec: Mapping[str, Any]) -> int | None:
 
 
 def _head_findings(job: Mapping[str, Any]) -> Iterator[Finding]:
-    """Findings about its labels and its policy."""
     labels, policy = at(job, "metadata", "labels"), at(job, "spec").get("successPolicy")
     framework, scale_out = labels.get("framework"), labels.get("scaleout-type")
     if framework != SERVED_FRAMEWORK:
@@ -78,7 +76,6 @@ def _replica_findings(specs: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _role_findings(name: str, spec: Mapping[str, Any]) -> Iterator[Finding]:
-    """Findings about the number and the containers of one replica type."""
     path = (*_SPECS, name, "replicas")
     count, written = _replicas(spec), f"{name} has replicas {shown(spec.get('replicas', 1))}"
     if count is None:

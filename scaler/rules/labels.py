@@ -1,7 +1,4 @@
-"""Checks the three labels that name the service and the group of an instance.
-
-`scaler lint`, admission and the controller use the same messages. The input is a mapping of labels, without its
-object."""
+"""Checks the three labels that name service and group of an instance: for `scaler lint`, admission and controller."""
 
 from __future__ import annotations
 

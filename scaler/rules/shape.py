@@ -1,6 +1,4 @@
-"""The shape of the rule document: a pydantic model, from which `scaler schema` makes a JSON schema, and its findings.
-
-Only the shape: rules.check compares the ratios."""
+"""The shape of the rule document: a pydantic model, of which `scaler schema` makes a JSON schema, and its findings."""
 
 from __future__ import annotations
 
@@ -154,7 +152,6 @@ def _wrong_number(field: str, found: object) -> tuple[str, str, str]:
 
 
 def _number_meant(found: object, most: int) -> str:
-    """The probable spelling; "" when it is uncertain."""
     if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= most:
         return str(found)
     if not isinstance(found, str) or len(found) > 20:

@@ -1,7 +1,6 @@
 """Reads JSON text: the value, or each finding with its place; and the place of each value in the text.
 
-Reading is strict and ends at the first place that is not JSON. `scaler lint` (tools.linting.jsontext) continues after
-such a place and offers corrections. Never raises."""
+Reading ends at the first place that is not JSON; tools.linting.jsontext goes on there. Never raises."""
 
 from __future__ import annotations
 
