@@ -1,5 +1,4 @@
-"""Protects the pods of a minimum from evictions: a label on these pods, and a PodDisruptionBudget that selects the
-label.
+"""Keeps evictions from the pods of a minimum: a label on these pods, and a PodDisruptionBudget that selects it.
 
     instance, rule, node or budget changed -> which instances to keep -> label onto their pods, off others
 
@@ -33,9 +32,8 @@ from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
 
 ALL_OF_THEM = 2**31 - 1
-"""`minAvailable` of the budget: more pods than any namespace has, so that no eviction is allowed. An absolute number:
-for a percentage or `maxUnavailable` Kubernetes needs the scale subresource of the owner, and AscendJobs have none. Then
-the budget would allow no eviction either, but because of an error."""
+"""`minAvailable` of the budget: more pods than any namespace has. For a percentage or `maxUnavailable` Kubernetes needs
+the scale subresource of the owner; AscendJobs have none, and only an error would keep evictions away."""
 PATIENCE = 30.0
 """Seconds for the first list of the budgets; after that a warning is logged."""
 AGAIN = 300.0
@@ -70,8 +68,7 @@ class Budgets:
         """Namespace -> loop time until which nothing is written there, because a right is missing."""
 
     async def run(self) -> None:
-        """Update labels until cancelled, beginning with every service once the budgets are listed. Errors are logged
-        and retried, never raised."""
+        """Update labels until cancelled, those of all services first. Errors are logged and retried, never raised."""
         synced = self._watched.synced
         try:
             await asyncio.wait_for(synced.wait(), PATIENCE)
@@ -166,12 +163,9 @@ class Budgets:
             state = state_of(one, NEVER_SEEN, self._now(), self._policy)
             if one.group is not None and counts_as_running(one, state, service.options.counts_from):
                 pods = self._cache.present_pods(one.uid)
-                settled = not any(self._is_cordoned(pod.node) for pod in pods)
+                nodes = [self._cache.nodes.get("", pod.node) for pod in pods]
+                settled = not any(node is not None and node.facts.unschedulable for node in nodes)
                 yield Runs(one.uid, one.group, settled, all(pod.kept for pod in pods))
-
-    def _is_cordoned(self, node: str) -> bool:
-        known = self._cache.nodes.get("", node)
-        return known is not None and known.facts.unschedulable
 
     async def _label(self, pod: PodRecord, *, keep: bool) -> bool:
         """Set or remove the label; False when the pod is gone."""
@@ -196,7 +190,6 @@ def to_keep(smallest: Ratio, running: Sequence[Runs]) -> frozenset[str]:
 
 
 def budget(namespace: str, name: str) -> Object:
-    """The PodDisruptionBudget: no eviction of pods with the label."""
     metadata = {"namespace": namespace, "name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}
     spec = {"minAvailable": ALL_OF_THEM, "selector": {"matchLabels": {KEEP_LABEL: "true"}}}
     return DISRUPTION_BUDGETS.object(metadata, spec=spec)

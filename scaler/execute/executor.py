@@ -75,8 +75,7 @@ class Executor:
             return ActionResult(action.uid, failed=str(error))
 
     async def _do(self, key: ServiceKey, action: Action) -> str:
-        """The words of a refusal, "" without one. Raises other errors of the seam: then the service is decided
-        again."""
+        """The words of a refusal, or "". Other errors of the seam are raised: then the service is decided again."""
         record = self._cache.job(action.uid)
         made_here = self._cache.makes_pods and record is not None and record.kind == ASCEND_JOBS.kind
         if record is None or not made_here or isinstance(action, Evict):
@@ -102,7 +101,7 @@ class Executor:
         return ""
 
     async def _on_pods_there(self, key: ServiceKey, action: Action) -> str:
-        """Take the gate off the pods, or delete them: no other action is possible where others make the pods."""
+        """Take the gate off the pods, or delete them. All else is up to the owner, who makes the pods and ends them."""
         try:
             match action:
                 case Admit() | Complete():
@@ -111,8 +110,6 @@ class Executor:
                     await self._delete_all(key, [pod for pod in self._unbound(action.uid) if not pod.gated])
                 case Evict():  # pods that run, with their grace period: only preemption and drains do this
                     await self._delete_all(key, self._cache.present_pods(action.uid))
-                case _:
-                    pass  # the owner makes the pods, and ends them
         except REFUSALS as error:
             return error.message
         return ""
@@ -121,10 +118,7 @@ class Executor:
         return [pod for pod in self._cache.present_pods(uid) if not pod.node]
 
     async def _delete_all(self, key: ServiceKey, pods: list[PodRecord]) -> None:
-        """Delete the pods in exactly the version that the decision saw: a pod that was bound meanwhile stays."""
         await all_done([self._writes.delete(key, PODS, pod) for pod in pods])
-
-    # admit, complete
 
     async def _make_if_it_helps(self, key: ServiceKey, record: JobRecord, *, undo: bool) -> str:
         """Make the objects, unless the job has changed since the decision: then the service is decided again."""
@@ -166,7 +160,6 @@ class Executor:
         raise refusal
 
     def _missing(self, record: JobRecord) -> list[list[tuple[Resource, Object]]]:
-        """The objects that the cache does not have yet, in batches that may be created together."""
         job, obj = record.job, record.object
         first: list[tuple[Resource, Object]] = []
         rest: list[tuple[Resource, Object]] = []
@@ -175,15 +168,12 @@ class Executor:
         if self._cache.services.get(job.namespace, job.leader) is None:
             rest.append((SERVICES, objects.service(job, obj)))
         present = self._cache.pods_of(record.uid)
-        pods = objects.pods(job, obj, self._clusterd)
-        rest += [(PODS, pod) for name, pod in pods.items() if name not in present]
+        rest += [(PODS, pod) for name, pod in objects.pods(job, obj, self._clusterd).items() if name not in present]
         return [first, rest]
 
     async def _undo(self, key: ServiceKey, record: JobRecord, made: list[tuple[Resource, Object]]) -> bool:
         """Delete what was made of a refused instance. False when a pod stays: the scheduler has bound it meanwhile, or
-        it existed before and the watch has not shown it.
-
-        A pod that stays makes the instance incomplete; the next pass handles that."""
+        it existed before and the watch has not shown it. The next pass handles such an incomplete instance."""
         pods = {obj["metadata"]["name"]: obj for resource, obj in made if resource is PODS}
         unseen = self._none_there(record, (name for name in record.job.pods if name not in pods))
         results = await gathered([*(self._delete_unbound(key, pod) for pod in pods.values()), unseen])
@@ -208,8 +198,6 @@ class Executor:
                 with suppress(NotFoundError):
                     pod = await self._writer.get(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
         return False
-
-    # revoke
 
     async def _revoke(self, key: ServiceKey, record: JobRecord) -> None:
         """Delete the pods that are not bound, then the PodGroup. A pod that was bound meanwhile stays, and with any pod
@@ -257,11 +245,8 @@ class Executor:
             await self._writes.delete(key, POD_GROUPS, group)
 
     async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
-        """Update the PodGroup: Volcano reads the size of a gang only there; its other fields stay. Checks as
-        `_remove`."""
-        if not await self._look_up(record):
-            return
-        group = self._cache.pod_group_of(record)
+        """Update the sizes in the PodGroup: Volcano reads that of a gang only there. Checks as `_remove`."""
+        group = self._cache.pod_group_of(record) if await self._look_up(record) else None
         if group is None:
             return
         spec = objects.pod_group(record.job, record.object)["spec"]
@@ -272,8 +257,7 @@ class Executor:
 
 
 def log_line(world: World, plan: Plan, outcomes: Sequence[ActionResult]) -> dict[str, object]:
-    """The log fields of a plan: what was seen, its actions, how many were done, and the words about each that was
-    not."""
+    """The log fields of a plan: what was seen, its actions, how many were done, the words about each that was not."""
     names = {verdict.uid: verdict.name for verdict in plan.verdicts}
     doing: dict[str, list[str]] = {}
     for action in plan.actions:

@@ -1,8 +1,7 @@
 """Releases instances whose pods others make, by taking our gate off. Decides nothing.
 
-A pod that would share its PodGroup with other instances first gets a PodGroup of its own instance (docs/explanation/
-holding-by-gates.md). Every write names the uid of its object, because names are reused. An instance that a crash leaves
-half released is released by the next pass."""
+A pod that would share its PodGroup with other instances first gets one of its own instance (docs/explanation/
+holding-by-gates.md). An instance that a crash leaves half released is released by the next pass."""
 
 from __future__ import annotations
 
@@ -58,8 +57,6 @@ class Gates:
                 return
             return
         raise NotSentError(f"pod {pod.name}: {TRIES} conflicts in a row")
-
-    # a PodGroup of its own
 
     async def _gather_in_own_group(self, key: ServiceKey, uid: str, pods: Sequence[PodRecord]) -> None:
         """Move the unbound pods into the PodGroup of their instance, if they would share one with other instances."""

@@ -1,10 +1,8 @@
-"""Checks whether objects of an instance may be made again although recent ones are gone. A guard on writes: the
-decision admits instances, and sees what is stopped here as a refusal.
+"""Checks whether objects of an instance may be made again although recent ones are gone.
 
-An object that was made recently and is missing was deleted. Either the job is gone: a watch that is far behind still
-shows the job, and the garbage collector deletes each new object of it at once. So the job is listed by name. Or another
-client deletes the object each time: the number of attempts has a limit. An instance without recent objects costs no
-request."""
+What was made recently and is missing was deleted. Either the job is gone: a watch that is far behind still shows it,
+and the garbage collector deletes each new object of it at once. So the job is listed by name. Or another client deletes
+the object each time: the number of attempts has a limit. An instance without recent objects costs no request."""
 
 from __future__ import annotations
 
@@ -28,16 +26,13 @@ class _Made(msgspec.Struct):
 
 
 class RecreationGuard:
-    """Remembers the recent objects, by the uid of the instance."""
-
     def __init__(self) -> None:
         self._made: dict[str, _Made] = {}
-        """By uid; the instance with the newest object is last."""
+        """By the uid of the instance; the one with the newest object is last."""
 
     def made(self, uid: str, objects: Iterable[tuple[str, str]]) -> None:
         """Note that these objects (name, uid) of the instance exist since now: created, or found under their name."""
-        made = self._made.pop(uid, _Made())
-        self._made[uid] = made
+        made = self._made[uid] = self._made.pop(uid, _Made())
         made.last = now = asyncio.get_running_loop().time()
         for name, of_object in objects:
             times = made.objects.setdefault(name, deque(maxlen=MOST))
@@ -57,9 +52,7 @@ class RecreationGuard:
 
     def in_vain(self, uid: str) -> str:
         """A sentence about an object that another client deletes as often as it is made; "" when there is none."""
-        made, since = self._made.get(uid), asyncio.get_running_loop().time() - LATELY
-        if made is None:
-            return ""
+        made, since = self._made.get(uid, _Made()), asyncio.get_running_loop().time() - LATELY
         for name, times in reversed(made.objects.items()):  # a pod says more than its PodGroup
             if len(times) == MOST and times[0][0] >= since:
                 return f"another client deletes {name} as often as it is made, {MOST} times within a minute"

@@ -49,9 +49,8 @@ class ExpectedWrites:
         self, key: ServiceKey, resource: Resource, known: Stored, patch: Any, patch_type: PatchType
     ) -> None:
         """Send the patch, which has to contain the uid."""
-        self.expect(
-            key, resource, await self._writer.patch(resource, known.namespace, known.name, patch, patch_type=patch_type)
-        )
+        after = await self._writer.patch(resource, known.namespace, known.name, patch, patch_type=patch_type)
+        self.expect(key, resource, after)
 
     def expect(self, key: ServiceKey, resource: Resource, after: Object) -> None:
         """Note that the watch has to show the object as it is `after` the write before the next decision about it."""
@@ -68,7 +67,6 @@ class ExpectedWrites:
 
 
 def identity_of(obj: Object) -> Stored:
-    """Of an object as the API server answered it."""
     meta = obj["metadata"]
     return Stored(meta["namespace"], meta["name"], meta["uid"], str(meta["resourceVersion"]))
 
@@ -82,10 +80,8 @@ async def gathered(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
     return results
 
 
-async def all_done(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+async def all_done(calls: Sequence[Coroutine[Any, Any, Any]]) -> None:
     """Run all calls to their end, then raise the gravest error: first one that stays the same if repeated."""
-    results = await gathered(calls)
-    errors = [result for result in results if isinstance(result, KubeError)]
+    errors = [result for result in await gathered(calls) if isinstance(result, KubeError)]
     if errors:
         raise next((error for error in errors if isinstance(error, REFUSALS)), errors[0])
-    return results
