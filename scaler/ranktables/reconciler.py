@@ -1,8 +1,7 @@
 """Keeps the rank tables of all jobs right: follows the cache and writes what differs, beside the decision loop.
 
-ClusterD publishes a `completed` table, so a table that lost a pod is withdrawn before all other writes, and without
-waiting for the decision loop. The ConfigMaps belong to the users: none is created. A refused write is a warning of the
-instance, and is tried again after a while or after a change. Must not decide about instances."""
+ClusterD publishes a `completed` table, so a table that lost a pod is withdrawn before all other writes. A refused write
+is a warning of the instance, and is tried again after a while or after a change."""
 
 from __future__ import annotations
 
@@ -156,5 +155,5 @@ class RankTableReconciler:
     async def _try_refused_again(self) -> None:
         while True:
             await asyncio.sleep(REFUSED_PAUSE)
-            for uid in self._tables.refused:
+            for uid in sorted(self._tables.refused):
                 self._looks.mark(uid)

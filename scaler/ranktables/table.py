@@ -4,10 +4,7 @@
 
 A table is `completed` only when every expected pod has its chips; otherwise its text is only `initializing`, never an
 old list. An annotation may be any text, and nothing here may raise: `RankTable.problem` says why there is no table.
-docs/reference/ranktable.md lists each intended difference from Ascend Operator, with its reason.
-
-Layout 2.0 lists levels of networks: 0 and 1 as the annotation has them; of the scale-out network only the kind that the
-service uses: UBoE or UBG on level 2, RoCE on level 3."""
+docs/reference/ranktable.md lists each intended difference from Ascend Operator, with its reason."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ from scaler.workloads.pod_requests import amounts_of
 
 SUPER_POD_POLICIES = frozenset({"chip2-node16-sp", "chip2-node8-sp", "multilevel"})
 SUPER_POD_ACCELERATORS = frozenset({"module-a3-16-super-pod", "module-a3-8-super-pod"})
-NO_DEVICE_IP = "-1"
-_SPECS = ("spec", "replicaSpecs")
 ROCE, UBOE, UBG = "ROCE", "UBOE", "UBG"
-PREFERENCE = (ROCE, UBOE, UBG)
 SCALE_OUT_LEVEL = {ROCE: 3, UBOE: 2, UBG: 2}
 BY_LABEL = {ROCE: (ROCE,), UBOE: (UBOE, UBG)}
 MAX_CHIPS = 1024
@@ -43,8 +37,6 @@ _KEYS = ("net_layer", "net_instance_id", "net_type", "net_attr", "rank_addr_list
 
 
 class Layout(StrEnum):
-    """The versions of the file; the hardware decides which one is used (see `layout_of`)."""
-
     V1_0 = "1.0"
     V1_2 = "1.2"
     V2_0 = "2.0"
@@ -141,9 +133,7 @@ def layout_of(obj: Object) -> Layout:
         policy = as_text(annotations["huawei.com/schedule_policy"])
         return Layout.V1_2 if policy in SUPER_POD_POLICIES else Layout.V1_0
     accelerators = {as_text(at(spec, "nodeSelector").get("accelerator-type")) for spec in specs}
-    if "sp-block" in annotations or accelerators & SUPER_POD_ACCELERATORS:
-        return Layout.V1_2
-    return Layout.V1_0
+    return Layout.V1_2 if "sp-block" in annotations or accelerators & SUPER_POD_ACCELERATORS else Layout.V1_0
 
 
 def mounts_rank_table(job: Job, obj: Object) -> bool:
@@ -161,7 +151,7 @@ def _computing_pods(job: Job, obj: Object) -> dict[str, int]:
     computes = {
         kind: any(
             name.startswith("huawei.com/") and str(amount) != "0"
-            for container in _containers(at(obj, *_SPECS, kind, "template", "spec"))
+            for container in _containers(at(obj, "spec", "replicaSpecs", kind, "template", "spec"))
             for name, amount in amounts_of(container).items()
         )
         for kind in replicas
@@ -172,9 +162,6 @@ def _computing_pods(job: Job, obj: Object) -> dict[str, int]:
         for name, (kind, index) in zip(job.pods, places, strict=False)
         if computes[kind]
     }
-
-
-# One pod
 
 
 def read_server(pod: RankTablePod, rank: int) -> Server:
@@ -190,7 +177,6 @@ def read_server(pod: RankTablePod, rank: int) -> Server:
 
 
 def _read(annotation: str) -> tuple[str, str, tuple[Chip, ...]]:
-    """The server_id, the host_ip and the chips of an annotation."""
     try:
         value = msgspec.json.decode(annotation)
     except (RecursionError, ValueError) as error:
@@ -227,9 +213,6 @@ def _text(value: Any) -> str:
     return as_text(value).strip()
 
 
-# All servers together
-
-
 def _check_together(servers: Sequence[Server], layout: Layout, obj: Object) -> None:
     """Check that the servers, in the order of their ranks, make one table, with the addresses that it needs."""
     sizes = sorted({len(server.chips) for server in servers})
@@ -253,7 +236,7 @@ def _check_together(servers: Sequence[Server], layout: Layout, obj: Object) -> N
     for server in servers:
         if not (server.host_ip or server.server_id):
             raise UnusableError(f"pod {server.pod.name}: the device annotation has neither host_ip nor server_id")
-        if networked and any(chip.device_ip == NO_DEVICE_IP for chip in server.chips):
+        if networked and any(chip.device_ip == "-1" for chip in server.chips):
             raise UnusableError(f"pod {server.pod.name}: a chip has the address -1, which means that it has no network")
 
 
@@ -292,7 +275,7 @@ def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
     if label and label not in BY_LABEL:
         raise UnusableError(f"label scaleout-type is {scale_out[:40]!r}, not {' or '.join(BY_LABEL)}")
     offered = {kind for chip in chips for level in chip.levels for kind in _info(level)}
-    kind = next((kind for kind in BY_LABEL.get(label, PREFERENCE) if kind in offered), label)
+    kind = next((kind for kind in BY_LABEL.get(label, (ROCE, UBOE, UBG)) if kind in offered), label)
     ranks = [
         {
             "rank_id": rank,
@@ -306,17 +289,15 @@ def _content_2_0(servers: Sequence[Server], obj: Object) -> dict[str, Any]:
 
 
 def _pod_specs(obj: Object) -> list[Mapping[str, Any]]:
-    return [at(replica, "template", "spec") for replica in at(obj, *_SPECS).values()]
+    return [at(replica, "template", "spec") for replica in at(obj, "spec", "replicaSpecs").values()]
 
 
 def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [at(container) for container in as_list(spec.get("containers"))]
 
 
-# The levels of networks of layout 2.0
-
-
 def _level_list(chip: Chip, scale_out: str) -> Iterable[dict[str, Any]]:
+    """Levels 0 and 1 as the annotation has them; of the scale-out network only the kind that the service uses."""
     by_number = {number: _info(level) for level in chip.levels if isinstance(number := _field(level, "level"), int)}
     for number in (0, 1):
         info = by_number.get(number, {})

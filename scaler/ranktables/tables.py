@@ -38,9 +38,8 @@ class Tables:
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
         self._made: dict[str, tuple[tuple[Any, ...], RankTable, bool]] = {}
-        """Owner uid -> the input of a table, the table, and whether the pods mount it: most changes of a pod do not
-        concern its chips."""
-        self._refused: dict[str, str] = {}
+        """Owner uid -> the input of a table, the table, and whether the pods mount it."""
+        self.refused: dict[str, str] = {}
         """Owner uid -> the API server's words when it refused the table."""
 
     def of(self, record: JobRecord) -> JobTable | None:
@@ -50,7 +49,7 @@ class Tables:
             return None
         table, mounted = self._table(record)
         found = obstacle(table_map, record.job, mounted, table)
-        refused = self._refused.get(record.uid)
+        refused = self.refused.get(record.uid)
         if found is None and refused:
             found = Note(Warning.RANK_TABLE_REFUSED, f"the API server refused the rank table: {refused}")
         return JobTable(table, table_map, found)
@@ -61,24 +60,14 @@ class Tables:
             self._made.pop(uid, None)
 
     def note_refusal(self, uid: str, words: str) -> bool:
-        """Note the API server's words of a refusal, "" for a success; True when they differ from the last ones. Nothing
-        is noted about a job that has gone."""
-        if self._refused.get(uid, "") == words:
-            return False
+        """Note the API server's words of a refusal, "" for a success; True when they differ from the last ones."""
+        before = self.refused.pop(uid, "")
         if words:
-            self._refused[uid] = words
-        else:
-            del self._refused[uid]
-        return True
-
-    @property
-    def refused(self) -> list[str]:
-        """The uids of jobs whose tables were refused, sorted."""
-        return sorted(self._refused)
+            self.refused[uid] = words
+        return words != before
 
     def _table(self, record: JobRecord) -> tuple[RankTable, bool]:
-        """The table, and whether the pods mount it. Made again only when its input has changed: making one takes a
-        millisecond, and pods change often."""
+        """The table, and whether the pods mount it. Making one takes a millisecond, and pods change often."""
         job = record.job
         owned = self.cache.pods_of(record.uid)
         members = tuple(member_of(owned[name]) for name in job.pods if name in owned)
@@ -109,12 +98,8 @@ def member_of(pod: PodRecord) -> RankTablePod:
     return RankTablePod(pod.name, pod.node, pod.devices or PodDevices(), lost)
 
 
-# The ConfigMap
-
-
 def obstacle(table_map: RankTableMap | None, job: Job, mounted: bool, table: RankTable) -> Note | None:
-    """Why the table of `job` is not, or cannot be, as expected, with a remedy; None when all is well or no table is
-    needed. `mounted`: its pods mount the ConfigMap."""
+    """Why the table of `job` is not, or cannot be, as expected, with a remedy; None when it is or none is needed."""
     if table_map is None:
         name = RANK_TABLE_PREFIX + job.name
         words = f"ConfigMap {name}, which its pods mount, does not exist; create it, it is filled at once"
