@@ -39,7 +39,6 @@ def main() -> int:
 
 
 def _histories(args: argparse.Namespace) -> dict[str, Callable[[int], Played]]:
-    """What is played with every seed."""
     if not args.story:
         return {args.aimed: partial(_play, args.aimed, args.verbose)}
     return {
@@ -63,10 +62,8 @@ def _many(what: str, history: Callable[[int], Played], seeds: Sequence[int], job
     try:
         for one in _each(partial(_to_its_end, history), seeds, jobs):
             played.append(one)
-            for words in (
-                *(f"FAILED {failure}" for failure in one.failures),
-                *(f"known gap: {gap}" for gap in one.gaps),
-            ):
+            found = [*(f"FAILED {failure}" for failure in one.failures), *(f"known gap: {gap}" for gap in one.gaps)]
+            for words in found:
                 print(f"{what} seed {one.seed}: {words}", flush=True)
     except KeyboardInterrupt:
         print("interrupted")
@@ -84,8 +81,7 @@ def _each(history: Callable[[int], Played], seeds: Sequence[int], jobs: int) -> 
 
 
 def _begin(interrupt: signal._HANDLER = signal.SIG_IGN) -> None:
-    """Of a process: an interrupt means the first one. Garbage is collected after each history, not in it, and not among
-    what was loaded before."""
+    """Of a process: an interrupt means the first one. Garbage is collected after each history, what is older never."""
     signal.signal(signal.SIGINT, interrupt)
     gc.freeze()
     gc.disable()

@@ -119,15 +119,11 @@ def _history(
     seed: int, *events: Event, api_faults: tuple[Rule, ...] = (), at: float = HURT, within: float = AT_ONCE,
     replicas: int = 1, neighbour: bool = False,
 ) -> Schedule:  # fmt: skip
-    """The healthy service starts, then comes the attack, then one of its instances is killed."""
-    hurt = Event(at, "healthy hurt", "", within)
     services = (HEALTHY, _NEIGHBOUR) if neighbour else (HEALTHY,)
     number = _NEIGHBOUR.nodes_for(_NEIGHBOUR.ladder[0]) if neighbour else 0
     nodes = (CPU_NODE, *HEALTHY_NODES, *world.nodes("s", number))
-    return Schedule(
-        seed=seed, world=World(services, nodes), replicas=replicas, election=replicas > 1, storm=ATTACK_STORM,
-        events=tuple(sorted((*events, hurt), key=lambda event: event.at)), api_faults=api_faults, attacked=True,
-    )  # fmt: skip
+    made = Schedule(seed, World(services, nodes), ATTACK_STORM, api_faults=api_faults, attacked=True)
+    return made.also(*events, Event(at, "healthy hurt", "", within), replicas=replicas, election=replicas > 1)
 
 
 def _writes(seed: int, *, what: str, number: int) -> Schedule:
@@ -205,4 +201,3 @@ FAMILIES: dict[str, Callable[[int], Schedule]] = {
     "rollout": rollout, "gated rollout": lambda _seed: ROLLOUT, "upgrade": upgrade, **ATTACKS,
 }  # fmt: skip
 HISTORIES = {"random": schedule.schedule, "gated": schedule.gated_schedule, **FAMILIES}
-"""All schedules that a seed decides."""

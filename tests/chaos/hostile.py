@@ -1,6 +1,4 @@
-"""What a hostile tenant writes into a namespace of its own: an API server takes all of it, and none of it is sane.
-
-It is made to stop, blind or starve its readers. Pure, but for the die."""
+"""What a hostile tenant writes into a namespace of its own to stop, blind or starve whoever reads it."""
 
 from __future__ import annotations
 
@@ -91,7 +89,6 @@ def some_labels(die: random.Random) -> dict[str, str]:
 
 
 def some_annotations(die: random.Random) -> dict[str, str]:
-    """The same of annotations."""
     return {key: die.choice(_VALUES) for key in die.sample(_ANNOTATIONS, die.randint(0, 6))}
 
 

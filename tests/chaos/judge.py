@@ -42,9 +42,7 @@ class AtRest(msgspec.Struct, frozen=True):
         return Counter(one.group for one in self.instances if one.whole)
 
     def attains(self, ratio: Counts) -> bool:
-        """With what is bound where it is, and the cheapest completions on what is free.
-
-        A pod that ended and was not removed keeps its instance from ever being whole."""
+        """With what is bound where it is, and the cheapest completions on what is free, none where a pod has ended."""
         costs = [
             sorted(one.size - len(one.bound) for one in self.of(group) if not one.ended)[:number]
             for group, number in ratio.items()
@@ -118,9 +116,8 @@ class Judge:
         return left
 
     def status_agrees(self, plans: Sequence[Plan], had_turn: AbstractSet[str]) -> None:
-        """L2 outside the process: the status said of each instance what a fresh look at the objects says.
-
-        But for what is memory: `Revoked`, where a fresh look sees an instance that waits, and who had its turn."""
+        """L2 outside the process: the status said of each instance what a fresh look at the objects says, but for what
+        is memory: `Revoked`, where a fresh look sees an instance that waits, and who had its turn."""
         for plan in plans:
             said = self.said.get(str(plan.key), {})
             if plan.key.rule and not agrees(said, plan.verdicts, had_turn):
@@ -147,8 +144,7 @@ class Judge:
                     self._fail(f"S8: {resource.plural} {objects.name(obj)} outlived its job")
 
     def _whole_or_nothing(self, found: AtRest) -> None:
-        """S2: all of an instance is made, or released where others make it, or none of it; what is left of a broken one
-        waits until there is a slot for it."""
+        """S2: all of an instance is made, or released where others make it, or none; a broken one waits for a slot."""
         groups = {objects.owner_uid(g) for g in self._cluster.peek(POD_GROUPS, found.service.namespace)}
         by_others = found.service.kind is not None
         for one in found.instances:
@@ -216,11 +212,10 @@ class Judge:
 
 
 def agrees(said: Mapping[str, str], verdicts: Sequence[Verdict], had_turn: AbstractSet[str]) -> bool:
-    """Whether the reasons that a status says, by instance, are those of a fresh look.
-
-    Held instances of a group may have each other's reasons when one of them (`had_turn`: uids) had its turn: it is a
-    candidate behind the others (3.3, 3b.5), and a fresh look has forgotten that. What is bound in part is broken when
-    its turn has ended (2, 3b.5), and waits for the scheduler in a fresh look, which has forgotten that, too."""
+    """Whether the reasons that a status says, by instance, are those of a fresh look, which has forgotten who had its
+    turn (`had_turn`: uids). A held instance that had it is a candidate behind the others (3.3, 3b.5): those of its
+    group may have each other's reasons. What is bound in part is broken when its turn has ended (2, 3b.5), and waits
+    for the scheduler in a fresh look."""
     if said.keys() != {verdict.name for verdict in verdicts}:
         return False
     others = [v for v in verdicts if said[v.name] not in (v.reason.value, "Revoked")]

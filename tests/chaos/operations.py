@@ -1,7 +1,6 @@
 """What users, machines and other operators do to the world, by the names that schedules use.
 
-A subject is a node, a replica of the scaler, a service, or a job of one. A deed whose object is not there is no
-deed."""
+A subject is a node, a replica of the scaler, a service, or a job of one. What is not there has nothing done to it."""
 
 from __future__ import annotations
 
@@ -16,6 +15,7 @@ from scaler.kube.errors import KubeError, NotFoundError
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, change_node, exit_pod
 from scaler.sim.actors.operator import NAMESPACE as OPERATOR_NAMESPACE
+from scaler.sim.actors.stand_in import key_of
 from scaler.sim.cluster import SimCluster
 from tests.chaos import hostile, world
 from tests.chaos.replica import Replica
@@ -160,19 +160,14 @@ class Operations:
                 await exit_pod(self._cluster, pod, now=self._clock.now(), code=1)
             else:
                 grace = None if event.what == "pod evicted" else 0
-                await self._cluster.delete(
-                    api.PODS, objects.namespace(pod), objects.name(pod), grace_period_seconds=grace
-                )
+                await self._cluster.delete(api.PODS, *key_of(pod), grace_period_seconds=grace)
 
     def _instances(self, service: Service, subject: str) -> list[Instance]:
         """The one of the job that is the subject, or all of the service; pods that outlive their job count."""
         if service.kind is not None:
             return [one for one in view_of(self._cluster).instances if one.service == service.key]
-        pods = [
-            pod
-            for pod in self._cluster.peek(api.PODS, service.namespace)
-            if any(owner["name"] == subject for owner in pod["metadata"].get("ownerReferences", ()))
-        ]
+        there = self._cluster.peek(api.PODS, service.namespace)
+        pods = [pod for pod in there if objects.controller(pod).get("name") == subject]
         return [Instance(service.key, world.group_of(subject), subject, len(pods), pods=pods)]
 
     async def _to_job(self, event: Event, service: Service) -> None:
@@ -245,8 +240,7 @@ class Operations:
         self._cluster.apply([world.rule(service, self.ladders[service.name], text, **annotations)])
 
     async def heal(self, lost_nodes: tuple[str, ...]) -> None:
-        """Everything that users and machines broke is mended: nodes but the lost ones, labels, rules, names. What
-        others make is applied once more."""
+        """What broke is mended: nodes but the lost ones, labels, rules, names; what others make is applied again."""
         for namespace, name in self._taken:
             pods = {objects.name(pod): pod for pod in self._cluster.peek(api.PODS, namespace)}
             if name in pods and not objects.owner_uid(pods[name]):

@@ -87,9 +87,7 @@ class Life(SimClient):
         stale: float = 0.0, latency: float = LATENCY,
     ) -> None:  # fmt: skip
         self.gate = Gate(faults, cluster.server.clock)
-        super().__init__(
-            cluster.server, name, latency=latency, seed=seed, audit=cluster.audit, interceptor=self.gate
-        )  # fmt: skip
+        super().__init__(cluster.server, name, latency=latency, seed=seed, audit=cluster.audit, interceptor=self.gate)
         self.late: list[asyncio.Task[Record]] = []
         self._writes = writes
         self._chance = random.Random(f"life-{seed}-{name}")
@@ -98,9 +96,8 @@ class Life(SimClient):
         self._answers: dict[tuple[Resource, str], Page[Any]] = {}
 
     async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page[Any]:
-        """See KubeApi.list; now and then with an answer from before, as from a server that has fallen behind.
-
-        It answers the same question: what follows a first page is of the version that its token names."""
+        """See KubeApi.list; now and then with an earlier answer to the same question, as from a server that has fallen
+        behind. What follows a first page is of the version that its token names."""
         page: Page[Any] = await super().list(resource, namespace, **options)
         if options.get("continue_token"):
             return page
@@ -151,11 +148,9 @@ class EarlierLife(Life):
     """One of the release before."""
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        """See KubeApi.create."""
         return await super().create(resource, namespace, earlier(resource, body))
 
     async def patch(self, resource: Resource, namespace: str | None, name: str, patch: Any, **options: Any) -> Object:
-        """See KubeApi.patch."""
         return await super().patch(resource, namespace, name, earlier(resource, patch), **options)
 
 
@@ -169,12 +164,10 @@ class Replica:
         self.ahead = 0.0
         """Seconds by which the clock of its machine is; a process reads it when it starts."""
         self._decisions = decisions
-        self._clock = witness.clock
         self._slot = slot
         self._born = born
         self._witness = witness
-        self._election = made.election
-        self._seed = made.seed
+        self._made = made
         self._mode = mode
         self.earlier = made.earlier
         """Whether its next life is of the release before."""
@@ -187,7 +180,6 @@ class Replica:
         """Whether a life may still end its writes, and no Lease keeps the next one apart from it."""
 
     def start(self) -> None:
-        """A new life."""
         if self._closed or self._leaving or self._task is not None:
             return
         self._number += 1
@@ -196,9 +188,9 @@ class Replica:
         self._lives.append(life)
         self._witness.note(f"{name} starts")
         loop_time = asyncio.get_running_loop().time()
-        clock = life.gate.clock = Clock(self._clock.now() - loop_time + self.ahead)
-        seed = self._seed + self._number
-        controller = real_controller(seed, leader_election=self._election, identity=name, mode=self._mode)
+        clock = life.gate.clock = Clock(self._witness.clock.now() - loop_time + self.ahead)
+        seed = self._made.seed + self._number
+        controller = real_controller(seed, leader_election=self._made.election, identity=name, mode=self._mode)
         self._task = asyncio.create_task(controller(life, clock, partial(self._decisions.judge, name)))
         self._tasks.append(self._task)
         self._task.add_done_callback(lambda task: self._ended(task, name))
@@ -212,13 +204,11 @@ class Replica:
         self._leave(pause)
 
     def stop(self, pause: float) -> None:
-        """SIGTERM: it may finish what is under way. A new life begins `pause` seconds later, overlapping or not.
-
-        Without a Lease nothing but time keeps two lives apart: the next one waits for TERMINATION as well, whoever
-        wants it sooner."""
+        """SIGTERM: it may finish what is under way. A new life begins after `pause` seconds, overlapping or not;
+        without a Lease only time keeps the two apart: it waits for TERMINATION as well, whoever wants it sooner."""
         if self._task is not None and self.life is not None:
             self._witness.note(f"{self.life.name} is stopped")
-            self._leaving = not self._election
+            self._leaving = not self._made.election
             self._leave(pause + TERMINATION if self._leaving else pause)
 
     def roll(self, pause: float) -> None:

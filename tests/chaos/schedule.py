@@ -74,7 +74,6 @@ class Schedule(msgspec.Struct, frozen=True):
         return [api_fault(Fault.NOT_SENT, start, RESTORE_TAKES) for start in at]
 
     def also(self, *events: Event, **changes: object) -> Schedule:
-        """With these events, and these changes of its fields."""
         ordered = tuple(sorted((*self.events, *events), key=lambda event: event.at))
         return msgspec.structs.replace(self, events=ordered, **changes)
 
@@ -104,7 +103,6 @@ class Kind(NamedTuple):
 
 
 def drawn(rng: random.Random, kinds: Sequence[Kind]) -> Kind:
-    """One of them, by weight."""
     return rng.choice([kind for kind in kinds for _ in range(kind.weight)])
 
 
@@ -181,13 +179,14 @@ _API_FAULTS: tuple[tuple[Fault, dict[str, Any]], ...] = (
 )
 
 
-def random_api_fault(rng: random.Random, storm: float, replica: int, watched: Sequence[str]) -> Rule:
-    """Watches of the kinds in `watched` may lag."""
-    start = round(rng.uniform(0, storm * 0.8), 1)
-    lasting = round(rng.uniform(1, storm - start), 1)
+def random_api_fault(rng: random.Random, made: Schedule) -> Rule:
+    replica = rng.choice([-1, rng.randrange(made.replicas)])
+    start = round(rng.uniform(0, made.storm * 0.8), 1)
+    lasting = round(rng.uniform(1, made.storm - start), 1)
     if rng.random() < 0.25:
-        lag: dict[str, Any] = {"seconds": round(rng.uniform(0.1, 30), 1), "kinds": (rng.choice(watched),)}
-        return api_fault(Fault.LAG, start, lasting, verbs=("watch",), replica=replica, **lag)
+        seconds, kind = round(rng.uniform(0.1, 30), 1), rng.choice(GATED_WATCHED if made.world.gated else WATCHED)
+        more: dict[str, Any] = {"seconds": seconds, "kinds": (kind,)}
+        return api_fault(Fault.LAG, start, lasting, verbs=("watch",), replica=replica, **more)
     fault, more = rng.choice(_API_FAULTS)
     probability = rng.choice([0.02, 0.1, 0.3, 1.0 if lasting < 30 else 0.5])
     return api_fault(fault, start, lasting, probability=probability, replica=replica, **more)
@@ -218,7 +217,6 @@ def retry_later(start: float, lasting: float, verbs: tuple[str, ...] = ()) -> Ru
 
 
 def hardship(rng: random.Random, made: Schedule, start: float, lasting: float) -> tuple[Rule, ...]:
-    """One of those three."""
     match rng.choice(["blind", "blind", "slow", "wait"]):
         case "slow":
             return (slow_webhook(rng.choice(made.world.services).namespace, start, lasting),)
@@ -257,12 +255,7 @@ def _schedule(rng: random.Random, seed: int, world: World, *, most_lost: int) ->
     names = [node.name for node in world.nodes if node is not CPU_NODE]
     return made.also(
         *events_of(rng, GATED_EVENTS if world.gated else EVENTS, made),
-        api_faults=tuple(
-            random_api_fault(
-                rng, storm, rng.choice([-1, rng.randrange(replicas)]), GATED_WATCHED if world.gated else WATCHED
-            )
-            for _ in range(rng.choice([0, 1, 2, 4, 7]))
-        ),
+        api_faults=tuple(random_api_fault(rng, made) for _ in range(rng.choice([0, 1, 2, 4, 7]))),
         linger=rng.choice([0.0, 0.0, 0.1]),
         stale_lists=rng.choice([0.0, 0.0, 0.2]),
         lost_nodes=tuple(rng.sample(names, rng.choice([0, 0, 0, *range(1, most_lost + 1)]) % (len(names) + 1))),

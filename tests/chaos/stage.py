@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from scaler.decide.world import Decision, World
+from scaler.decide.world import Decision, Plan, World
 from scaler.kube.api import NAMESPACES
 from scaler.kube.writer import JITTER
 from scaler.settings import Mode
@@ -50,15 +50,13 @@ SERVED_BY = 60.0
 LONGEST_TURN = 0.8
 """Seconds of CPU. What is promised is an eighth of it; a busy machine is slower, and the stand-ins take their share."""
 STORM_WRITES = (100, 45)
-"""Write attempts in a minute that are never needed: so many, and so many more per instance. Where all
-pods are refused, each instance is tried six times in a minute, with about seven writes. What users order comes on top
-(tests.chaos.writes.ORDERED)."""
+"""Write attempts in a minute that are never needed: so many, and so many more per instance, which is tried six times
+with about seven writes where all pods are refused. What users order comes on top (tests.chaos.writes.ORDERED)."""
 
 
 def play(made: Schedule, *, keep_trace: bool = False, family: str = "random") -> Played:
-    """Everything in virtual time; the same schedule gives the same result, trace and digest.
-
-    `family` of tests.chaos.aimed.HISTORIES that the schedule is of, so that a failed test can name what repeats it."""
+    """In virtual time: the same schedule gives the same result, trace and digest. `family`, of
+    tests.chaos.aimed.HISTORIES, is for the command that repeats it."""
     played(shlex.join(["tests.chaos", "--aimed", family, "--seed", str(made.seed), "-v"]))
 
     async def main() -> Played:
@@ -68,13 +66,10 @@ def play(made: Schedule, *, keep_trace: bool = False, family: str = "random") ->
 
 
 class Stage:
-    """One schedule under way.
-
-    Where others make the pods there are their owners, admission and an Ascend Operator too, and the scaler runs in mode
-    auto."""
+    """One schedule under way, in a running loop. Where others make the pods there are their owners, admission and an
+    Ascend Operator too, and the scaler runs in mode auto."""
 
     def __init__(self, made: Schedule, *, keep_trace: bool) -> None:
-        """Needs the running loop."""
         gated, world = made.world.gated, made.world
         self._made = made
         self._mode = Mode.AUTO if gated else Mode.CREATE
@@ -140,11 +135,8 @@ class Stage:
 
     def _born(self, name: str) -> Life:
         made = self._made
-        rules = [
-            rule
-            for rule in (*made.api_faults, *made.outages())
-            if rule.replica < 0 or name.startswith(f"scaler-{rule.replica}.")
-        ]
+        every = (*made.api_faults, *made.outages())
+        rules = [rule for rule in every if rule.replica < 0 or name.startswith(f"scaler-{rule.replica}.")]
         if made.one_fault is None:
             self.faults.append(Faults(self.clock, *rules, seed=made.seed + len(self.faults), origin=START))
         raging = self.clock.now() < START + made.storm
@@ -193,21 +185,19 @@ class Stage:
             self.witness.fail(f"L2: no rest within {PATIENCE:g} s")
 
     async def _fresh_life(self) -> list[str]:
-        """Path independence: a process that begins with these objects has nothing to do, and agrees with the status.
-
-        Words may differ: what was revoked, and since when something is broken, is forgotten with the process. Where
-        what is broken has its grace again in place of what waits, that is a known gap."""
-        seen: list[Decision] = []
+        """Path independence: a process that begins with these objects has nothing to do, and agrees with the status but
+        for what a process forgets: what was revoked, and since when something is broken. Where that has its grace again
+        in place of what waits, it is a known gap."""
+        plans: list[Plan] = []
 
         def see(_world: World, decision: Decision) -> None:
-            seen.append(decision)
+            plans.extend(decision.plans)
 
         before = self.writes.last_action
         life = self._born("fresh")
         running = asyncio.create_task(real_controller(0, mode=self._mode)(life, self.clock, see))
         await asyncio.sleep(FRESH)
         await _end([running], self.witness)
-        plans = [plan for decision in seen for plan in decision.plans]
         again = {plan.key for plan in plans if self.judge.has_its_grace_again(plan)}
         for plan in plans:
             if plan.actions and plan.key not in again:
@@ -229,8 +219,7 @@ def served_by(made: Schedule) -> float:
 
 
 def _watch_turns(fail: Callable[[str], None]) -> None:
-    """Fails for a turn of the running loop that stands too long, in CPU time: nothing else shows that in virtual
-    time."""
+    """Fails for a turn of the running loop that takes too long, in CPU time: virtual time does not show that."""
     loop: Any = asyncio.get_running_loop()
     select, began = loop.select, time.thread_time()
 

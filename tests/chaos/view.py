@@ -77,9 +77,8 @@ class Instance(Members):
     @property
     def serving(self) -> list[Object]:
         """Those that run on good nodes."""
-        return [
-            pod for pod in self.bound if objects.phase(pod) == "Running" and objects.node_of(pod) in self.good_nodes
-        ]
+        running = (pod for pod in self.bound if objects.phase(pod) == "Running")
+        return [pod for pod in running if objects.node_of(pod) in self.good_nodes]
 
     @property
     def whole(self) -> bool:
@@ -105,7 +104,6 @@ class View:
         self._known: defaultdict[Resource, dict[tuple[str, str], Object]] = defaultdict(dict)
 
     def take(self, resource: Resource, obj: Object, *, gone: bool = False) -> None:
-        """What happened to one object."""
         self._changed()
         key = (objects.namespace(obj), objects.name(obj))
         self._known[resource].pop(key, None)
@@ -143,14 +141,10 @@ class View:
 
     def unexplained(self) -> list[str]:
         """Names of instances with held pods of which no status says a reason."""
-        return [
-            one.name
-            for one in self.instances
-            if any(map(held, one.staying)) and (one.service, one.name) not in self.reasons
-        ]
+        mute = (one for one in self.instances if (one.service, one.name) not in self.reasons)
+        return [one.name for one in mute if any(map(held, one.staying))]
 
     def elastic_service(self, namespace: str, rule: str) -> Object | None:
-        """The object about the service of this rule."""
         found = (one for one in self.all(ELASTIC_SERVICES) if objects.namespace(one) == namespace)
         return next((one for one in found if one["spec"]["rule"] == rule), None)
 
@@ -182,7 +176,6 @@ def held(pod: Object) -> bool:
 
 
 def view_of(cluster: SimCluster) -> View:
-    """All that is there now."""
     view = View()
     for kind in (*SHOWING, ELASTIC_SERVICES):
         view.take_all(kind, cluster.peek(kind))

@@ -36,7 +36,6 @@ class Witness:
 
     @property
     def digest(self) -> str:
-        """A hash of everything that happened, in order."""
         return self._digest.hexdigest()
 
     def note(self, line: str) -> None:
@@ -46,7 +45,6 @@ class Witness:
             self.trace.append(line)
 
     def fail(self, what: str) -> None:
-        """A promise is broken."""
         if len(self.failures) < self._most:
             self.failures.append(f"{self.clock.now() - self._origin:.3f} s: {what}")
         self.note(f"FAILURE {what}")

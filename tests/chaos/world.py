@@ -14,7 +14,6 @@ from tests.simulation import kinds
 from tests.simulation.kinds import Kind, Ratio, Spot
 
 GROUPS = ("group0", "group1")
-PREFIX = {"group0": "p", "group1": "d"}
 OPTED_IN = {NAMESPACE_LABEL: "enabled", BESIDE_LABEL: "true"}
 """Labels of a namespace for admission, and for pods that Ascend Operator makes."""
 CPU_NODE = NodeSpec("cpu-0", npu=0)
@@ -22,9 +21,7 @@ CPU_NODE = NodeSpec("cpu-0", npu=0)
 
 
 class Service(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """One service of the world; services differ by rule, and half of the time by namespace.
-
-    `ladder` begins with the largest ratio; `jobs` (instances that its user applies) and `pods` are per group."""
+    """`ladder` begins with the largest ratio; `jobs` (instances that its user applies) and `pods` are per group."""
 
     name: str
     namespace: str
@@ -48,15 +45,11 @@ class Service(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
     @property
     def groups(self) -> tuple[str, str]:
-        """As its rule names them."""
         return GROUPS if self.kind is None else kinds.GROUPS
 
     def job_names(self) -> list[str]:
-        return [
-            f"{self.name}-{PREFIX[group]}{number}"
-            for index, group in enumerate(GROUPS)
-            for number in range(self.jobs[index])
-        ]
+        pairs = zip("pd", self.jobs, strict=True)
+        return [f"{self.name}-{letter}{number}" for letter, count in pairs for number in range(count)]
 
     def counts(self, ratios: Iterable[Ratio]) -> list[dict[str, int]]:
         """The same by group."""
@@ -68,7 +61,6 @@ class Service(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 def nodes(pool: str, number: int) -> tuple[NodeSpec, ...]:
-    """So many nodes of one pool."""
     return tuple(NodeSpec(f"{pool}-{index}", labels={"pool": pool}) for index in range(number))
 
 
@@ -92,8 +84,7 @@ class World(msgspec.Struct, frozen=True):
 
 
 HEALTHY = Service("h", "healthy", "h", ((2, 1), (1, 1)), jobs=(2, 1), pods=(1, 1), deadline=3500)
-"""Of another tenant, touched by nothing but `healthy hurt`. Its deadline is longer than any storm, and shorter than a
-step of a clock."""
+"""Of another tenant, touched by `healthy hurt` alone. Its deadline is beyond any storm, and within a clock's step."""
 HEALTHY_NODES = nodes("h", 4)
 
 

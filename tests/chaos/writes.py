@@ -117,14 +117,12 @@ class Writes:
             self.fail(f"storm: {life} sent {len(times)} writes in {WINDOW:g} s")
 
     def answered(self, life: str, request: Request, error: Exception | None) -> None:
-        """What became of a write that was attempted."""
         if isinstance(error, TooManyRequestsError | NotSentError):
             self._in_vain[_write(life, request)] += 1
         else:
             self._in_vain.pop(_write(life, request), None)
 
     def see(self, change: Change) -> None:
-        """One commit in the store."""
         if change.resource == api.ASCEND_JOBS:
             metadata = change.after.object["metadata"]
             self._jobs[metadata["uid"]] = {**self._jobs.get(metadata["uid"], {}), **metadata.get("labels", {})}
@@ -235,11 +233,8 @@ class Writes:
         """The PodGroup or Service of an instance goes when no pod of it is left on a node."""
         uid = objects.owner_uid(change.after.object)
         for pod in self._cluster.peek(api.PODS, change.key[0]):
-            if (
-                objects.owner_uid(pod) == uid
-                and pod["spec"].get("nodeName")
-                and not (objects.terminating(pod) or objects.ended(pod))
-            ):
+            stays = pod["spec"].get("nodeName") and not (objects.terminating(pod) or objects.ended(pod))
+            if stays and objects.owner_uid(pod) == uid:
                 self.fail(f"S3: {what}: its pod {pod['metadata']['name']} is bound to {pod['spec']['nodeName']}")
 
     def _bound_pod_deleted(self, pod: Object, what: str) -> None:
@@ -339,9 +334,7 @@ def wrong_group_patch(before: Object, after: Object, *, volcanos: bool) -> Itera
         right = after["spec"].get("minResources") == {} and all(path[:2] == ROOM for path in found)
     else:
         old, new = (owners or [] for owners in found.pop(("metadata", "ownerReferences"), ([], [])))
-        more = new[len(old) :]
-        right = (
-            new[: len(old)] == old and all(one["kind"] == "Pod" and not one["controller"] for one in more) and not found
-        )
+        pods = all(one["kind"] == "Pod" and not one["controller"] for one in new[len(old) :])
+        right = new[: len(old)] == old and pods and not found
     if not right:
         yield f"changed {changed(before, after)}"
