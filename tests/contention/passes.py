@@ -45,7 +45,6 @@ class ServicesView(View):
         """Namespaces whose rule was seen; a rule that goes is remembered."""
 
     def take(self, resource: Resource, obj: Object, *, gone: bool = False) -> None:
-        """What happened to one object."""
         super().take(resource, obj, gone=gone)
         if resource == CONFIG_MAPS and objects.name(obj) == RULE:
             self.rules.add(objects.namespace(obj))
@@ -73,13 +72,9 @@ class ServicesView(View):
     @cached_property
     def waiting(self) -> list[str]:
         """Services whose smallest ratio is not all bound and could be: its rule and its jobs exist."""
-        return [
-            key
-            for key, service in self.services.items()
-            if service.name in self.rules
-            and self.missing(key)
-            and all(len(self.of(key, group)) >= number for group, number in service.minimum.items())
-        ]
+        ruled = {key: service.minimum for key, service in self.services.items() if service.name in self.rules}
+        could = [key for key, least in ruled.items() if all(len(self.of(key, g)) >= n for g, n in least.items())]
+        return [key for key in could if self.missing(key)]
 
     def missing(self, key: str) -> list[str]:
         """Kind of node for each pod that the smallest ratio still needs; of each group the nearest instances."""
@@ -133,9 +128,7 @@ class ServicesView(View):
 
 class Passes:
     """`judge` looks in every pass, before what was decided is acted on; `view` is what the controller has seen.
-
-    `given_up`: keys of services that make no progress. `lag`: seconds by which watches may be late. `patience`: seconds
-    for which a minimum may wait beside nodes that are free for it."""
+    `given_up`, `patience`: as in a story. `lag`: seconds by which watches may be late."""
 
     def __init__(
         self, writes: Writes, services: Iterable[Service], *, given_up: Set[str] = frozenset(), lag: float = 0.0,
@@ -160,7 +153,6 @@ class Passes:
         """When something was evicted for a service."""
 
     def judge(self, decision: Decision) -> None:
-        """One pass of the controller."""
         plans = {str(plan.key): plan for plan in decision.plans if str(plan.key) in self.view.services}
         self._plans = plans
         self._take_note(plans)
@@ -284,8 +276,7 @@ class Passes:
     # L5
 
     def check_who_is_held_up(self) -> None:
-        """What makes no progress keeps no other service for long from nodes that are free. Checked once more at the
-        end."""
+        """What makes no progress keeps no other service for long from free nodes. Checked once more at the end."""
         for key in self.view.services.keys() - self._given_up:
             wrong = key in self.view.waiting and self.view.fits([self.view.missing(key)])
             since = self.witness.since(f"L5 {key}", wrong=wrong)
@@ -319,7 +310,6 @@ def _reasons(plan: Plan) -> set[Reason]:
 
 
 def unkept(story: Story, timeline: Timeline, passes: Passes) -> Iterator[str]:
-    """What is not as promised in the end."""
     count = len(serving(timeline))
     halves = 0  # services that hold nodes to no use
     if any(one.priority for one in story.services):

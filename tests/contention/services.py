@@ -19,8 +19,6 @@ A, B = "module-910b-8", "module-a3-16"
 GROUPS = {"p": "group0", "d": "group1"}
 USUAL = {"group0": 1, "group1": 2}
 """As MindIE's deployer has it: decode is scheduled before prefill, whose service it may be."""
-
-
 RULE = "rule"
 """The name of every rule, in a namespace of its own."""
 
@@ -75,9 +73,8 @@ class Service(msgspec.Struct, frozen=True):
             pod=pod,
         )  # fmt: skip
         priority_class = f"service-{self.priority}" if self.priority else group
-        job["spec"] |= {
-            "schedulerName": self.scheduler, "runPolicy": {"schedulingPolicy": {"priorityClass": priority_class}}
-        }  # fmt: skip
+        job["spec"]["schedulerName"] = self.scheduler
+        job["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": priority_class}}
         return job
 
 

@@ -42,7 +42,6 @@ from tests.simulation.worlds import failures
 
 AFTERWARDS = 1500.0
 """Seconds from the last event to the end: probes and pauses are over by then."""
-MOST_WORDS = 5
 
 
 class Delays(msgspec.Struct, frozen=True):
@@ -99,9 +98,8 @@ def watched(
     what: Scenario, services: Iterable[Service], *, seed: int = 0, given_up: Set[str] = frozenset(),
     delays: Delays = CALM, patience: float = PATIENCE, closely: bool = False,
 ) -> tuple[Timeline, Passes]:  # fmt: skip
-    """Play it, with every pass and every write judged. `given_up`: keys of services that make no progress, and may be
-    held up themselves; `patience`: seconds for which they may hold up others; `closely`: every decision is made
-    twice."""
+    """Play it, every pass and every write judged. `given_up`: keys of services that make no progress, and may be held
+    up themselves; `patience`: seconds for which they may hold up others; `closely`: each decision is made twice."""
     silence_logs()
     timeline = Timeline(None)
 
@@ -109,15 +107,14 @@ def watched(
         on = Rig(*ADMISSION, seed=seed)
         cluster, clock = on.cluster, on.clock
         cluster.interceptor = Late(cluster, delays.others_lag, dice("late", seed))
-        settings = settings_of(what)
-        witness = Witness(clock, most=MOST_WORDS)
+        witness = Witness(clock, most=5)
         writes = Writes(cluster, witness)
         decisions = Decisions(witness, writes)
         passes = Passes(writes, services, given_up=given_up, lag=delays.own_lag, patience=patience)
         eyes = Late(cluster, delays.own_lag, dice("eyes", seed), passes.view)
         life = Life(cluster, "scaler", writes, faults=eyes, seed=seed, latency=delays.latency)
         api = FaultyApi(life, Curses(what.curse, lambda: clock.now() - START), seed=seed)
-        real = real_controller(seed, settings=settings)
+        real = real_controller(seed, settings=settings_of(what))
 
         async def controller(api: KubeApi, clock: Clock, observe: Observer) -> None:
             def both(world: Seen, decision: Decision) -> None:

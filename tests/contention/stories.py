@@ -54,7 +54,6 @@ class Story(msgspec.Struct):
     """Of the controller."""
     curses: list[dict[str, Any]] = []
     patience: float = PATIENCE
-    """Seconds for which a minimum may wait beside nodes that are free for it."""
     admissions: int = 2
     """Of one instance at most, once what the last event changed is sorted out."""
 
