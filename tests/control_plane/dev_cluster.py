@@ -20,9 +20,6 @@ from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import install, scaler
 from tests.control_plane.stage import EXAMPLE, staged, wall_clock
 
-_POD_START = 3.0
-"""Seconds: long enough to watch a pod start."""
-
 _WELCOME = """
 Kubernetes {version} is up with {nodes} fake NPU nodes, and the scaler runs beside it.
 
@@ -66,7 +63,7 @@ def main() -> int:
     parser.add_argument("--kubernetes", choices=VERSIONS, default=VERSIONS[0])
     arguments = parser.parse_args()
     try:
-        options = PlaneOptions(crds=definitions(), pod_start=_POD_START)
+        options = PlaneOptions(crds=definitions(), pod_start=3.0)  # long enough to watch a pod start
         with suppress(KeyboardInterrupt), temporary("dev-cluster", arguments.kubernetes, options) as plane:
             asyncio.run(_keep_up(plane, arguments.nodes))
     except (BuildError, ControlPlaneError) as error:

@@ -92,11 +92,6 @@ def ascend_operator_program(folder: Path, kubeconfig: Path) -> Program:
     return Program(name, command, folder)
 
 
-def lws_definition() -> Path:
-    """The upstream CustomResourceDefinition; too large for `kubectl apply`. Raises BuildError."""
-    return ensure(LWS) / "lws-crd.yaml"
-
-
 class LwsManager(Program):
     """LeaderWorkerSet's manager, with its gang provider Volcano. It serves its admission webhooks on loopback;
     `webhooks` point there and are to be created when it `serves`, not before."""

@@ -25,7 +25,7 @@ from scaler.kube.api import Object
 from scaler.kube.client import HttpKubeApi, connect
 from scaler.sim.actors import objects
 from tests.control_plane import others
-from tests.control_plane.build import Binaries, binaries
+from tests.control_plane.build import LWS, Binaries, binaries, ensure
 from tests.control_plane.programs import ControlPlaneError, Program, answers_ok, certify, fetch, free_ports
 from tests.control_plane.releases import ROOT, environment
 
@@ -160,7 +160,7 @@ class ControlPlane:
             self._run(others.ascend_operator_program(self.folder, self.admin))
 
     def _define(self) -> None:
-        crds, files = self.options.crds, [others.lws_definition()] if self.options.lws else []
+        crds, files = self.options.crds, [ensure(LWS) / "lws-crd.yaml"] if self.options.lws else []
         for given in (given for option, given in others.GIVEN.items() if getattr(self.options, option)):
             crds = [crd for crd in crds if not objects.name(crd).endswith(given.definitions)]
             files.append(given.path("crds"))
@@ -169,8 +169,7 @@ class ControlPlane:
             self._create_definitions(file)
 
     def _launch(self, name: str, flags: Sequence[str]) -> Program:
-        program = Program(name, [self.binaries.programs[name], *flags], self.folder, {**os.environ, **_GARBAGE})
-        return self._run(program)
+        return self._run(Program(name, [self.binaries.programs[name], *flags], self.folder, os.environ | _GARBAGE))
 
     def _run(self, program: Program) -> Program:
         self.programs[program.name] = program

@@ -39,7 +39,6 @@ class Planned:
 FreshPlane = Callable[[PlaneOptions], ControlPlane]
 """Starts a control plane for one test; it ends with the test."""
 _PLANNED: dict[str, list[Planned]] = {}
-"""By module."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -22,7 +22,6 @@ from scaler.serve import certificates
 
 _CHILD = Path(__file__).with_name("child.py")
 _TAIL = 12  # lines of each log in an error
-_PAUSE = 0.05
 
 
 class ControlPlaneError(Exception):
@@ -87,7 +86,7 @@ class Program:
                 raise ControlPlaneError(f"{self.name} exited with {self.exit_code}\n{self.tail()}")
             if time.monotonic() > deadline:
                 raise ControlPlaneError(f"{self.name} does not answer after {timeout:g} s\n{self.tail()}")
-            time.sleep(_PAUSE)
+            time.sleep(0.05)
 
     def said(self) -> list[str]:
         """The lines of its log."""

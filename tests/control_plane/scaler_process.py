@@ -89,5 +89,4 @@ async def leads(stage: Stage, name: str) -> bool:
 
 
 async def ended(process: ScalerProcess) -> bool:
-    """Whether the process has ended."""
     return process.exit_code is not None

@@ -2,8 +2,7 @@
 
 Either copies of one example that share the nodes (`shared`), or one service of a platform (`played`). Kubernetes'
 own controllers and LeaderWorkerSet's manager are always real; Volcano and Ascend Operator are where the plane has them,
-else stand-ins, like OME, AIBrix and Infer Operator. Every pod fills a node. Must not: judge, or know of any
-platform."""
+else stand-ins, like OME, AIBrix and Infer Operator. Every pod fills a node. Must not: judge, or know a platform."""
 
 from __future__ import annotations
 
@@ -93,10 +92,6 @@ class Platform:
         return f"{self.namespace}/scaling-rule/{self.job_id}"
 
 
-def _same(obj: Object) -> Object:
-    return obj
-
-
 class _Queue(StandIn):
     """Lets every PodGroup into the queue at once: kube-scheduler knows none, and Ascend Operator waits for it."""
 
@@ -178,7 +173,6 @@ class ServicesStage(Stage):
         return RULE_LABEL not in objects.labels_of(moved) and objects.gated(gated)
 
     def services(self) -> Mapping[str, list[InstanceView]]:
-        """Instances by service."""
         found = census(self._mirror.all)
         return {service: views for service, views in found.items() if service.partition("/")[0] in self.namespaces}
 
@@ -201,18 +195,17 @@ class SharedStage(ServicesStage):
 
     async def arrive(self, changes: Mapping[str, Change] | None = None) -> None:
         """All services at once. `changes`: what is different in the files of a namespace."""
-        await asyncio.gather(*(self.join(name, (changes or {}).get(name, _same)) for name in self.namespaces))
+        await asyncio.gather(*(self.join(name, (changes or {}).get(name)) for name in self.namespaces))
 
-    async def join(self, namespace: str, change: Change = _same) -> None:
+    async def join(self, namespace: str, change: Change | None = None) -> None:
         """One service; `change` is made to every object first."""
         for name in _FILES:
             for obj in copied(read_manifests(EXAMPLE / f"{name}.yaml"), namespace):
                 if obj["kind"] == ASCEND_JOBS.kind and not self.way.gangs:
                     obj["spec"]["schedulerName"] = "default-scheduler"
-                await apply(self.api, change(obj))
+                await apply(self.api, change(obj) if change else obj)
 
     async def leave(self, namespace: str) -> None:
-        """The service is deleted by its user."""
         for job in (await self.api.list(ASCEND_JOBS, namespace)).items:
             await self.api.delete(ASCEND_JOBS, namespace, objects.name(job), propagation_policy="Background")
 

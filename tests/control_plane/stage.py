@@ -74,7 +74,6 @@ class Stage:
         del self._specs[name]
 
     async def empty_nodes(self) -> list[str]:
-        """Those without pods."""
         used = {objects.node_of(pod) for pod in (await self.api.list(PODS)).items}
         return [name for name in self._specs if name not in used]
 
@@ -89,7 +88,6 @@ class Stage:
         return census(lambda kind: found.get(kind, ())).get(service, [])
 
     async def running(self, service: str = SERVICE) -> dict[str, int]:
-        """Running instances per group."""
         return running(await self.views(service))
 
     async def runs(self, service: str = SERVICE, **groups: int) -> None:
@@ -97,7 +95,6 @@ class Stage:
         await until(lambda: self.views(service), f"{service} runs {groups}", fits=lambda seen: running(seen) == groups)
 
     async def pods(self, namespace: str) -> list[str]:
-        """Names of the pods that are there."""
         return [str(pod["metadata"]["name"]) for pod in (await self.api.list(PODS, namespace)).items]
 
     async def node_of(self, job: str) -> str:

@@ -20,7 +20,7 @@ from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
 from scaler.sim.actors.stand_in import StandIn
 from scaler.sim.stories.instances import SHOWING, Condition, InstanceView, census, gathered, running
-from tests.decide.contract import covers, target_of
+from tests.decide.contract import Counts, covers, target_of
 
 WINDOW = 3.0
 """Seconds in which a decision becomes a pod that this watch shows."""
@@ -28,7 +28,6 @@ LAG = 2.0
 """Seconds that a pod may come or go after it was ordered to, as the cluster shows it."""
 SHARE = 0.05
 """By which the NPUs held may differ from those that the ladder needs, besides."""
-Counts = dict[str, int]
 
 
 class Watcher(StandIn):
@@ -59,9 +58,8 @@ class Watcher(StandIn):
 
 
 class Witness(Watcher):
-    """`most` is what each group ever occupied at once.
-
-    While `pairs` is True twice the target is no over-admission: one of the newest revision beside each outdated one."""
+    """`most` is what each group ever occupied at once. While `pairs` is True twice the target is no over-admission: one
+    of the newest revision beside each outdated one."""
 
     def __init__(self, api: KubeApi) -> None:
         super().__init__(api, kube.CONFIG_MAPS)
@@ -217,7 +215,6 @@ class Orders(Watcher):
         self._whole = (self._whole and not rose and not faulty) or covers(there, self._rungs[rung])
 
     def _judge_end(self, pod: Object, group: str, there: Mapping[str, int]) -> None:
-        """A pod goes, or has gone."""
         if objects.uid(pod) in self._excused:
             self.counts["pods lost to faults"] += 1
             return
