@@ -112,7 +112,6 @@ def decision(service: Service, **changes: Any) -> Decision:
 
 
 def plan(service: Service, **changes: Any) -> Plan:
-    """The plan for a service that nothing is known of the nodes of."""
     return decision(service, **changes).plans[0]
 
 
@@ -141,9 +140,7 @@ def on_nodes(
     pods takes. `priority` and `age` (seconds that its jobs are older) are for all instances."""
     alike = {name: changes.pop(name) for name in ("priority", "age") if name in changes}
     found = [_placed(part.split(), name, npus, others, **alike) for part in text.split(",") if part.strip()]
-    return Service(
-        **{"key": ServiceKey("default", "rule", name), "instances": tuple(found), "rule": rule(ratios), **changes}
-    )
+    return service(ratios, found, **{"key": ServiceKey("default", "rule", name), **changes})
 
 
 def _placed(words: list[str], service: str, npus: int, others: bool, *, priority: int = 0, age: float = 0) -> Instance:
@@ -249,21 +246,14 @@ class Story:
         self.nodes, self.settings = nodes, settings
         self.memory = Memory()
         self.last_bind = 0.0
-        self.made: Decision | None = None
+        self.made: Decision
 
     def at(self, time: float, *services: Service, nodes: str = "", bound: bool = False) -> dict[str, str]:
         """What is done at this time, seconds after the start; `bound`: any pod was bound just before."""
         if bound:
             self.last_bind = NOW + time
-        seen = world(
-            *services,
-            nodes=nodes or self.nodes,
-            now=NOW + time,
-            memory=self.memory,
-            last_bind=self.last_bind,
-            **self.settings,
-        )
-        self.made = decide(seen)
+        changes: dict[str, Any] = {"memory": self.memory, "last_bind": self.last_bind, **self.settings}
+        self.made = decide(world(*services, nodes=nodes or self.nodes, now=NOW + time, **changes))
         self.memory = self.made.memory
         return doings(self.made)
 
@@ -272,11 +262,9 @@ class Story:
 
     @property
     def reasons(self) -> dict[str, str]:
-        assert self.made is not None
         return {uid: str(reason) for uid, reason in reasons(self.made).items()}
 
     @property
     def recheck_in(self) -> float:
         """Seconds from the start until the decision has to be made again."""
-        assert self.made is not None
         return self.made.recheck_at - NOW

@@ -1,5 +1,4 @@
-"""Hypothesis strategies for rules, instances and worlds of one service: small numbers, because faults show on small
-ones."""
+"""Hypothesis strategies for rules, instances and worlds of one service: of small numbers, where faults show too."""
 
 from __future__ import annotations
 
@@ -9,20 +8,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from scaler.decide.memory import InstanceMemory, Memory, ServiceMemory, Turns
-from scaler.decide.world import (
-    Instance,
-    Policy,
-    Reason,
-    RestartBudget,
-    RuleProblem,
-    Service,
-    ServiceKey,
-    State,
-    Warning,
-    World,
-)
+from scaler.decide.world import Instance, Policy, Reason, RestartBudget, RuleProblem, Service, State, Warning, World
 from scaler.rules.rule import ALL, CountsFrom, Ratio, Rule, RuleOptions
-from tests.builders import NOW, SIZE, instance
+from tests.builders import KEY, NOW, SIZE, instance
 
 LETTERS = "pde"
 ALL_GATED = {
@@ -138,15 +126,14 @@ options = st.builds(
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Any one service, without nodes: most have a valid rule, some have lost it, some never had one, some jobs name
-    none."""
+    """Any one service, without nodes: most have a valid rule, some lost it, some never had one, some jobs name none."""
     found = tuple(draw(instances(number)) for number in range(draw(st.integers(0, 8))))
     remembered = [one for one in found if draw(st.booleans())]
     named = draw(st.integers(0, 9)) > 0
     problem = draw(st.sampled_from((None,) * 6 + (Warning.RULE_MISSING, Warning.RULE_INVALID))) if named else None
     ruled = named and (problem is None or draw(st.booleans()))
     seen = Service(
-        key=ServiceKey("default", "rule" if named else "", "mindie"),
+        key=KEY if named else msgspec.structs.replace(KEY, rule=""),
         instances=found,
         rule=draw(rules()) if ruled else None,
         options=draw(options) if named else RuleOptions(),

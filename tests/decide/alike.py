@@ -88,7 +88,7 @@ def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
     """Words; of when turns ended all but the order; how many pods were bound where no progress would end anything."""
     ended = sorted({one.ended_at for one in memory.services.values() if one.ended_at}, reverse=True)
     order = {time: NOW - QUANTUM * place for place, time in enumerate(ended, 1)}
-    services = {}
+    services, long = {}, CAPS[ServiceMemory]["held_since"]
     for name, one in sorted(memory.services.items()):
         instances = {
             uid: msgspec.structs.replace(each, revoked="", preempted_for="", **_failures(each))
@@ -100,9 +100,7 @@ def _forgotten(memory: Memory, bound: Mapping[str, int]) -> Memory:
             instances=instances,
             bound=one.bound if waits or any(i.turn_over for i in one.instances.values()) else bound.get(name, 0),
             ended_at=order.get(one.ended_at, 0.0),
-            held_since=NOW - (0 if NOW - one.held_since < CAPS[ServiceMemory]["held_since"] else 3600)
-            if one.held_since
-            else 0.0,
+            held_since=NOW - (long if long <= NOW - one.held_since else 0) if one.held_since else 0.0,
             **_failures(one),
         )
     return msgspec.structs.replace(memory, services=services)
@@ -200,7 +198,4 @@ def _remembered(of: Shape, inst: Inst) -> Inst:
     ending = inst.ending if inst.count("t") else 0
     matters = of.gates and inst.bound and inst.count(".", "t")
     newest = inst.newest if matters else 0
-    spent = min(inst.spent, of.budget)
-    if (ending, newest, spent) == (inst.ending, inst.newest, inst.spent):
-        return inst
-    return inst._replace(ending=ending, newest=newest, spent=spent)
+    return inst._replace(ending=ending, newest=newest, spent=min(inst.spent, of.budget))

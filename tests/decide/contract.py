@@ -20,8 +20,7 @@ def attainable(ratios: Sequence[Counts], live: Counts) -> list[int]:
 
 
 def target_of(ratios: Sequence[Counts], running: Counts, live: Counts) -> tuple[int, bool]:
-    """From the last ratio upward the first that is not satisfied, of those with enough live instances, and whether all
-    are."""
+    """From the last ratio upward the first not satisfied, of those with enough live instances; and whether all are."""
     found = attainable(ratios, live)
     unsatisfied = [number for number in found if not covers(running, ratios[number])]
     return (max(unsatisfied), False) if unsatisfied else (found[0], True)

@@ -84,7 +84,6 @@ class Explorer:
         return (s.nodes, s.insts, id(s.memory), s.last_bind, s.out, s.events, s.hand, s.replicas)
 
     def _one_of(self, s: State) -> State:
-        """The one state that stands for all that are alike."""
         s = representative(self.of, s)
         encoded = msgspec.json.encode(s.memory)
         return s._replace(memory=self._memories.setdefault(encoded, s.memory))

@@ -14,7 +14,7 @@ from scaler.decide.world import Preempt
 from tests.builders import GROUPS, NOW, rule
 from tests.decide.contract import Counts, covers, limited, target_of
 from tests.decide.packing import Pod
-from tests.decide.small_worlds import POLICY, Inst, Shape, State, free, key, uid, unbound_pods
+from tests.decide.small_worlds import POLICY, Inst, Shape, State, free, key, uid
 
 
 def is_up(inst: Inst) -> bool:
@@ -143,7 +143,9 @@ class Facts:
         return all(phase != "t" or self.nodes[place][0] in "RC" for phase, place in inst.pods)
 
     def pods_of(self, numbers: Iterable[int]) -> list[Pod]:
-        return [pod for number in numbers for pod in unbound_pods(self.of, self.s, number)]
+        """What these still have to be bound for."""
+        lacking = ((self.jobs[number], self.insts[number].bound) for number in numbers)
+        return [(job.units, job.nodes) for job, bound in lacking for _ in range(job.pods - bound)]
 
     def to_come(self) -> Counter[int]:
         """Room of pods that are going away, for as long as it counts."""

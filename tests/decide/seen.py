@@ -79,7 +79,6 @@ def node(
 
 
 def view(of: Shape, s: State) -> World:
-    """What the controller sees."""
     away = frozenset(n for n, (state, _) in enumerate(s.nodes) if state in "XG")
     services = []
     for team in range(len(of.teams)):
@@ -146,10 +145,9 @@ def _refused(memory: Memory, team: int, number: int) -> Memory:
     """The API server said no; tried again after times that fit the others' limits."""
     name = str(key(team))
     refused = refuse(memory, key(team), uid(number), "exceeded quota", now=NOW, generation=0)
-    mine = refused.services[name].instances[uid(number)]
+    service = refused.services[name]
+    mine = service.instances[uid(number)]
     times = min(mine.refused_times, 3)
     mine = msgspec.structs.replace(mine, refused_times=times, refused_until=NOW + 30 * 2 ** (times - 1))
-    changed = msgspec.structs.replace(
-        refused.services[name], instances={**refused.services[name].instances, uid(number): mine}
-    )
+    changed = msgspec.structs.replace(service, instances={**service.instances, uid(number): mine})
     return msgspec.structs.replace(refused, services={**refused.services, name: changed})

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from scaler.decide.memory import Memory
 from scaler.decide.world import Policy, Preempt, ServiceKey
 from scaler.rules.rule import ALL, Trade
-from tests.decide.packing import Pod
 
 LONG_AGO = 300
 """Of a node or a bind: longer ago than anything that is compared with it."""
@@ -106,8 +105,8 @@ def shape(name: str, nodes: str, *teams: str, events: str = "", **changes: objec
     A job is a letter, then `^` when it is of an outdated revision (the others of its group replace such ones: one comes
     at any time and stands beside them, and an outdated one goes when it runs), then `*2` for its pods if not one, `@ab`
     for the classes of nodes that it may use, `:2` for what each pod takes, `!curse`, `~` when it arrives at any time.
-    `+5` is the service's priority, `late` lets all its jobs
-    arrive at any time, `protected`, `trade-always` and `trade-off` are its annotations."""
+    `+5` is the service's priority, `late` is `~` of all its jobs, `protected`, `trade-always` and `trade-off` are its
+    annotations."""
     parts = [re.fullmatch(r"(\w)(?::(\d+))?(?:x(\d+))?", word) for word in nodes.split()]
     found = tuple((part[1], int(part[2] or 1)) for part in parts if part for _ in range(int(part[3] or 1)))
     made, jobs = list[Team](), list[Job]()
@@ -199,12 +198,6 @@ def free(of: Shape, s: State) -> Counter[int]:
 
 def with_instance(s: State, number: int, inst: Inst) -> State:
     return s._replace(insts=(*s.insts[:number], inst, *s.insts[number + 1 :]))
-
-
-def unbound_pods(of: Shape, s: State, number: int) -> list[Pod]:
-    """What an instance still has to be bound for."""
-    job, inst = of.jobs[number], s.insts[number]
-    return [(job.units, job.nodes)] * (job.pods - inst.bound)
 
 
 def key(team: int) -> ServiceKey:
