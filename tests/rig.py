@@ -18,23 +18,12 @@ from scaler.app import App
 from scaler.clock import Clock
 from scaler.decide.invariants import violations
 from scaler.decide.world import Decision, Plan, Service, ServiceKey, World
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    ELASTIC_SERVICES,
-    EVENTS,
-    POD_GROUPS,
-    PODS,
-    SERVICES,
-    KubeApi,
-    Object,
-    PatchType,
-    Resource,
-)
+from scaler.kube import api
+from scaler.kube.api import KubeApi, Object, PatchType, Resource
 from scaler.settings import Settings
 from scaler.sim.actors import objects
 from scaler.sim.actors.nodes import NodeFate, NodeSpec, change_node, node_object
-from scaler.sim.actors.stand_in import Actor
+from scaler.sim.actors.stand_in import Actor, merge
 from scaler.sim.apiserver.client import Interceptor
 from scaler.sim.apiserver.server import Hook
 from scaler.sim.cluster import SimCluster
@@ -96,15 +85,14 @@ class Rig:
             self.cluster.apply([node_object(self.machines[name])])
 
     async def node(self, name: str, fate: NodeFate) -> None:
-        """Something happens to one of them."""
         await change_node(self.cluster, self.machines[name], fate)
 
     async def gang(self, name: str, *, members: int = 1, labels: dict[str, str] | None = None, **spec: Any) -> None:
         """A PodGroup and its pods `NAME-0`, `NAME-1`, ...; `pod_spec` and `pod_labels` go to the pods."""
         pod_spec, pod_labels = spec.pop("pod_spec", {}), spec.pop("pod_labels", {})
         spec = {"minMember": members, "minResources": {NPU: str(8 * members)}, **spec}
-        group = manifest(POD_GROUPS, name, "default", labels=labels or {}, spec=spec)
-        await self.cluster.create(POD_GROUPS, "default", group)
+        group = manifest(api.POD_GROUPS, name, "default", labels=labels or {}, spec=spec)
+        await self.cluster.create(api.POD_GROUPS, "default", group)
         for index in range(members):
             await self.pod(f"{name}-{index}", group=name, labels=pod_labels, **pod_spec)
 
@@ -114,8 +102,8 @@ class Rig:
         """For Volcano."""
         whole = template(npu=npu, schedulerName="volcano", restartPolicy="Never")["spec"] | spec
         notes = {objects.GROUP_NAME: group} if group else None
-        body = manifest(PODS, name, "default", labels=labels or {}, annotations=notes, spec=whole)
-        await self.cluster.create(PODS, "default", body)
+        body = manifest(api.PODS, name, "default", labels=labels or {}, annotations=notes, spec=whole)
+        await self.cluster.create(api.PODS, "default", body)
 
     async def start(self, *jobs: str, node_name: str = NODE) -> None:
         """Bind every pod of these jobs and let it run."""
@@ -132,48 +120,46 @@ class Rig:
         await self.cluster.create(Resource("", "v1", "pods/binding", "Binding"), NAMESPACE, body)
 
     async def status(self, pod: Object, **status: Any) -> None:
-        name = pod["metadata"]["name"]
-        patch = {"status": status}
-        await self.cluster.patch(PODS, NAMESPACE, name, patch, patch_type=PatchType.MERGE, subresource="status")
+        await merge(self.cluster, api.PODS, pod, {"status": status}, subresource="status")
 
     async def kill(self, *jobs: str) -> None:
         """Delete all pods of these jobs at once, as Volcano's plugin does after a fault."""
         for job in jobs:
             for pod in self.pods_of(job):
-                await self.cluster.delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_period_seconds=0)
+                await self.cluster.delete(api.PODS, NAMESPACE, pod["metadata"]["name"], grace_period_seconds=0)
 
     async def edit(self, job: str, path: str, value: Any) -> None:
         """Replace a part of a job, as a user's editor does."""
         patch = [{"op": "replace", "path": path, "value": value}]
-        await self.cluster.patch(ASCEND_JOBS, NAMESPACE, job, patch, patch_type=PatchType.JSON)
+        await self.cluster.patch(api.ASCEND_JOBS, NAMESPACE, job, patch, patch_type=PatchType.JSON)
 
     # what a test sees
 
     def nodes_by_pod(self) -> dict[str, str]:
         """ "" while unbound."""
-        return {objects.name(pod): objects.node_of(pod) for pod in self.cluster.peek(PODS)}
+        return {objects.name(pod): objects.node_of(pod) for pod in self.cluster.peek(api.PODS)}
 
     def phases(self) -> dict[str, str]:
-        return {objects.name(pod): objects.phase(pod) for pod in self.cluster.peek(PODS)}
+        return {objects.name(pod): objects.phase(pod) for pod in self.cluster.peek(api.PODS)}
 
     def group_phases(self) -> dict[str, str]:
-        return {objects.name(g): objects.status(g).get("phase", "") for g in self.cluster.peek(POD_GROUPS)}
+        return {objects.name(g): objects.status(g).get("phase", "") for g in self.cluster.peek(api.POD_GROUPS)}
 
     def pod_object(self, name: str) -> Object:
-        return next(pod for pod in self.cluster.peek(PODS) if objects.name(pod) == name)
+        return next(pod for pod in self.cluster.peek(api.PODS) if objects.name(pod) == name)
 
     def pods_of(self, job: str) -> list[Object]:
-        return [pod for pod in self.cluster.peek(PODS, NAMESPACE) if objects.controller(pod).get("name") == job]
+        return [pod for pod in self.cluster.peek(api.PODS, NAMESPACE) if objects.controller(pod).get("name") == job]
 
     def with_pods(self) -> set[str]:
-        owners = [objects.controller(pod) for pod in self.cluster.peek(PODS, NAMESPACE)]
+        owners = [objects.controller(pod) for pod in self.cluster.peek(api.PODS, NAMESPACE)]
         return {owner["name"] for owner in owners if owner}
 
     def with_pod_group(self) -> set[str]:
-        return {objects.controller(group)["name"] for group in self.cluster.peek(POD_GROUPS, NAMESPACE)}
+        return {objects.controller(group)["name"] for group in self.cluster.peek(api.POD_GROUPS, NAMESPACE)}
 
     def services(self) -> set[str]:
-        return {objects.name(service) for service in self.cluster.peek(SERVICES, NAMESPACE)}
+        return {objects.name(service) for service in self.cluster.peek(api.SERVICES, NAMESPACE)}
 
     def reason(self, job: str) -> str:
         """The reason of the last decision about the job."""
@@ -182,21 +168,21 @@ class Rig:
 
     def words(self, job: str) -> str:
         """Reason and message of the job's last condition."""
-        (found,) = [one for one in self.cluster.peek(ASCEND_JOBS) if objects.name(one) == job]
+        (found,) = [one for one in self.cluster.peek(api.ASCEND_JOBS) if objects.name(one) == job]
         last = found["status"]["conditions"][-1]
         return f"{last['type']} {last['reason']}: {last['message']}"
 
     def config_map(self, name: str) -> Object | None:
-        return next((cm for cm in self.cluster.peek(CONFIG_MAPS, NAMESPACE) if objects.name(cm) == name), None)
+        return next((cm for cm in self.cluster.peek(api.CONFIG_MAPS, NAMESPACE) if objects.name(cm) == name), None)
 
     def said(self, rule: str = "rule", job_id: str = "mindie") -> Object:
         """The status of the service's ElasticService; {} without one."""
         about = {"rule": rule, "jobID": job_id}
-        services = self.cluster.peek(ELASTIC_SERVICES, NAMESPACE)
+        services = self.cluster.peek(api.ELASTIC_SERVICES, NAMESPACE)
         return next((one.get("status", {}) for one in services if about.items() <= one["spec"].items()), {})
 
     def events(self) -> set[tuple[str, str]]:
-        return {(event["involvedObject"]["name"], event["reason"]) for event in self.cluster.peek(EVENTS)}
+        return {(event["involvedObject"]["name"], event["reason"]) for event in self.cluster.peek(api.EVENTS)}
 
     def writes(self, client: str = "scaler") -> list[str]:
         """What the controller wrote, `verb plural name`, refused writes too."""
@@ -222,8 +208,8 @@ async def controller(
     """One life of the controller. `clock`: of its machine, if not that of the API server; `through`: what stands
     between it and its client, if no interceptor will do."""
     chosen = Settings(**{"leader_election": False, "http_port": 0, **settings})
-    api = through(on.cluster.client(name, interceptor))
-    async with at_work(App(api, chosen, clock or on.clock, observer=on.observe, seed=0).run()):
+    client = through(on.cluster.client(name, interceptor))
+    async with at_work(App(client, chosen, clock or on.clock, observer=on.observe, seed=0).run()):
         yield
 
 

@@ -1,5 +1,4 @@
-"""What a case gets: a KubeApi, a namespace of its own, and small builders; and how one case is judged. Knows no
-implementation."""
+"""What a case gets: a KubeApi, a namespace of its own, small builders; how it is judged. Knows no implementation."""
 
 from __future__ import annotations
 
@@ -13,18 +12,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    EventType,
-    KubeApi,
-    Object,
-    Resource,
-    WatchEvent,
-)
+from scaler.kube import api
+from scaler.kube.api import EventType, KubeApi, Object, Resource, WatchEvent
 from scaler.kube.errors import KubeError
 from scaler.sim.apiserver.kinds import BINDINGS
 from tests.jobs import manifest
@@ -49,15 +38,15 @@ class Cluster:
     made: list[tuple[Resource, str]] = field(default_factory=list)
 
     def pod(self, name: str, **spec: Any) -> Object:
-        return manifest(PODS, name, spec={"containers": [{"name": "c", "image": "image:1"}], **spec})
+        return manifest(api.PODS, name, spec={"containers": [{"name": "c", "image": "image:1"}], **spec})
 
     def config_map(self, name: str, labels: dict[str, str] | None = None, **data: str) -> Object:
-        return manifest(CONFIG_MAPS, name, labels=labels, data=data)
+        return manifest(api.CONFIG_MAPS, name, labels=labels, data=data)
 
     def job(self, name: str, **template: Any) -> Object:
         spec = {"containers": [{"name": "ascend", "image": "image:1"}], **template}
         replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": spec}}
-        return manifest(ASCEND_JOBS, name, spec={"replicaSpecs": {"Master": replica}})
+        return manifest(api.ASCEND_JOBS, name, spec={"replicaSpecs": {"Master": replica}})
 
     async def create(self, resource: Resource, body: Object) -> Object:
         return await self.kube.create(resource, self.namespace if resource.namespaced else None, body)
@@ -68,8 +57,8 @@ class Cluster:
     async def node(self) -> str:
         """A node of this case, which is removed afterwards."""
         name = f"node-of-{self.namespace}"
-        await self.kube.create(NODES, None, manifest(NODES, name))
-        self.made.append((NODES, name))
+        await self.kube.create(api.NODES, None, manifest(api.NODES, name))
+        self.made.append((api.NODES, name))
         return name
 
     async def bind(self, pod: str, node: str) -> None:
@@ -82,7 +71,6 @@ class Cluster:
         self.compact()
 
     async def version(self, resource: Resource) -> str:
-        """The version of the cluster now."""
         return (await self.kube.list(resource, self.namespace)).resource_version
 
     async def events(self, resource: Resource, version: str, count: int, **how: Any) -> list[WatchEvent[Object]]:
@@ -106,7 +94,6 @@ def case(function: Case) -> Case:
 
 
 async def refused(error: type[KubeError], call: Awaitable[Any], words: str | None = None) -> None:
-    """The call must be refused like this."""
     with pytest.raises(error, match=words):
         await call
 
@@ -128,7 +115,7 @@ async def judge_real(case: Case, kube: KubeApi, compact: Callable[[], None] | No
         """A real controller manager puts a ConfigMap into every new namespace, which must not come in between."""
 
         async def arrived() -> bool:
-            return bool((await kube.list(CONFIG_MAPS, cluster.namespace)).items)
+            return bool((await kube.list(api.CONFIG_MAPS, cluster.namespace)).items)
 
         await eventually(arrived, "the namespace is furnished")
         await case(cluster)
@@ -138,11 +125,11 @@ async def judge_real(case: Case, kube: KubeApi, compact: Callable[[], None] | No
 
 async def judge(case: Case, kube: KubeApi, compact: Callable[[], None] | None, minor: int = 35) -> bool:
     cluster = Cluster(kube, f"case-{os.getpid()}-{next(_NUMBERS)}", compact, minor)
-    await kube.create(NAMESPACES, None, manifest(NAMESPACES, cluster.namespace))
+    await kube.create(api.NAMESPACES, None, manifest(api.NAMESPACES, cluster.namespace))
     try:
         await case(cluster)
         return True
     finally:
-        for resource, name in (*cluster.made, (NAMESPACES, cluster.namespace)):
+        for resource, name in (*cluster.made, (api.NAMESPACES, cluster.namespace)):
             with suppress(KubeError):
                 await kube.delete(resource, None, name)

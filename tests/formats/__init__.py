@@ -15,19 +15,11 @@ from typing import Any
 import msgspec
 
 from scaler.decide.world import World
-from scaler.kube.api import (
-    ASCEND_JOBS,
-    CONFIG_MAPS,
-    DISRUPTION_BUDGETS,
-    ELASTIC_SERVICES,
-    LEASES,
-    POD_GROUPS,
-    PODS,
-    SERVICES,
-    Object,
-)
+from scaler.kube import api
+from scaler.kube.api import Object
 from scaler.names import DELETION_COST, HELD_COST, POD_GROUP
 from scaler.sim.loop import run
+from tests.chaos.writes import MADE_FOR_INSTANCES
 from tests.jobs import NAMESPACE, held, job, node, rule_config_map, rule_document
 from tests.rig import NODE, Rig, controller
 
@@ -37,7 +29,7 @@ NEXT = "next"
 HOME = "scaler-home"
 RULE = rule_document(*({"group0": prefill, "group1": 1} for prefill in (2, 1)), pods={"group0": 1, "group1": 2})
 ROOMY = node("roomy", roomy=True)
-KEPT = (CONFIG_MAPS, ELASTIC_SERVICES, LEASES, ASCEND_JOBS, PODS, POD_GROUPS, SERVICES, DISRUPTION_BUDGETS)
+KEPT = (api.CONFIG_MAPS, api.ELASTIC_SERVICES, api.LEASES, api.ASCEND_JOBS, *MADE_FOR_INSTANCES, api.DISRUPTION_BUDGETS)
 ELECTED: dict[str, Any] = {"leader_election": True, "lease_namespace": HOME, "identity": "recorder"}
 
 
@@ -60,7 +52,7 @@ async def _story() -> dict[str, Any]:
         await on.settle(5)
         await on.start("p1")
         for gated in ("q0", "e0", "q1"):
-            (pod,) = [pod for pod in on.cluster.peek(PODS, NAMESPACE) if pod["metadata"]["name"] == gated]
+            (pod,) = [pod for pod in on.cluster.peek(api.PODS, NAMESPACE) if pod["metadata"]["name"] == gated]
             await on.bind(pod, "roomy")
             await on.status(pod, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
             await on.settle(5)
