@@ -64,12 +64,9 @@ def held(
     """A held pod of a ReplicaSet, or of nobody."""
     names = {"mind-cluster/scaling-rule": rule, "mind-cluster/group-name": group, "jobID": job_id, **labels}
     names["pod-template-hash"] = owner.rpartition("-")[2]
-    spec: dict[str, Any] = {
-        "containers": [{"name": "server", "image": "server"}],
-        "schedulingGates": [{"name": gate} for gate in gates],
-    }
-    if scheduler:
-        spec["schedulerName"] = scheduler
+    spec: Object = {"schedulerName": scheduler} if scheduler else {}
+    spec["schedulingGates"] = [{"name": gate} for gate in gates]
+    spec["containers"] = [{"name": "server", "image": "server"}]
     made = manifest(PODS, name, NAMESPACE, labels=names, annotations=annotations or {}, spec=spec)
     if owner:
         reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": f"uid-{owner}"}

@@ -45,7 +45,6 @@ class DeployedOperator:
         self._mirror = Mirror(api, DEPLOYMENTS)
 
     async def run(self) -> None:
-        """Follow the Deployment until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._mirror.run(), name="operator's kubelet mirror")
             process: asyncio.Task[None] | None = None

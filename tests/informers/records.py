@@ -19,10 +19,7 @@ class Record(Stored, frozen=True):
 
 def record(thing: Thing) -> Record | None:
     """Things with the data "ignored" are left out."""
-    meta = thing.metadata
-    if thing.data == "ignored":
-        return None
-    return Record(*meta.identity, data=thing.data)
+    return None if thing.data == "ignored" else Record(*thing.metadata.identity, data=thing.data)
 
 
 def thing(name: str, version: int, *, namespace: str = "ns", data: str = "") -> Thing:

@@ -39,13 +39,8 @@ def raw(*chunks: bytes) -> Answer:
 def reply(status: int, body: Any, *, content_type: str = "application/json", **headers: str) -> Answer:
     """A proper HTTP answer; `body` is bytes or what becomes JSON."""
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    lines = [
-        f"HTTP/1.1 {status} Words",
-        "Connection: close",
-        f"Content-Type: {content_type}",
-        f"Content-Length: {len(data)}",
-    ]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    head = {"Connection": "close", "Content-Type": content_type, "Content-Length": str(len(data)), **headers}
+    lines = [f"HTTP/1.1 {status} Words", *(f"{name.replace('_', '-')}: {value}" for name, value in head.items())]
     return raw("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from tests.page.browser import ROOT, command, program
 
 STORY = ROOT / "tests" / "page" / "pictures.yaml"
-SPEED = 15
 MOMENT = 300.0
 """Seconds of the story at which the pictures are taken."""
 CHAT = "#/service/chat-1%2Fscaling-rule%2Fmindie"
@@ -29,7 +28,7 @@ def main(folder: Path) -> None:
 
     with tempfile.TemporaryDirectory() as logs, sync_playwright() as driver:
         log = Path(logs) / "log"
-        with command("simulate", str(STORY), "--ui", "--speed", str(SPEED), "--seed", "1", log=log) as address:
+        with command("simulate", str(STORY), "--ui", "--speed", "15", "--seed", "1", log=log) as address:
             browser = driver.chromium.launch(executable_path=program(), args=["--no-sandbox"])
             wait(browser, address)
             for name, part, ready, height, *themes in PICTURES:

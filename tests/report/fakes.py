@@ -33,8 +33,7 @@ def report_of(service: Service, jobs: Iterable[Object] = (), **changes: Any) -> 
     decided = changes.pop("plan", None) or plan(service)
     members = {instance.uid: instance for instance in service.instances}
     objects = {obj["metadata"]["uid"]: obj for obj in jobs or [job(instance.name) for instance in service.instances]}
-    told = [(one.uid, one) for one in decided.verdicts]
-    instances = {uid: _reported(decided, verdict, members[uid], objects[uid]) for uid, verdict in told}
+    instances = {one.uid: _reported(decided, one, members[one.uid], objects[one.uid]) for one in decided.verdicts}
     return ServiceReport(service, decided, instances, **changes)
 
 

@@ -57,8 +57,7 @@ class KindService:
     def furnish(self, *, admission: bool) -> None:
         labels = OPTED_IN if self.kind is ASCEND_JOBS else {NAMESPACE_LABEL: "enabled"}
         namespace = manifest(NAMESPACES, self.service.namespace, labels=labels if admission else {})
-        self.cluster.apply([QUEUE, namespace])
-        self.cluster.apply([deployment()] if self.kind is ASCEND_JOBS else [])
+        self.cluster.apply([QUEUE, namespace, *([deployment()] if self.kind is ASCEND_JOBS else ())])
         self.rig.nodes("cpu-0", npu=0)
 
     def add_nodes(self, number: int) -> None:
@@ -93,7 +92,6 @@ class KindService:
         return [one for one in view_of(self.cluster).instances if one.group == group]
 
     def counts(self) -> Ratio:
-        """Running instances of prefill and decode."""
         prefill, decode = (sum(one.running for one in self.instances(group)) for group in GROUPS)
         return prefill, decode
 

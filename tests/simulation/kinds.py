@@ -50,13 +50,10 @@ class Kind(msgspec.Struct, frozen=True):
         return made
 
 
-def _labels(spot: Spot, group: str) -> dict[str, str]:
-    return {"mind-cluster/scaling-rule": spot.name, "mind-cluster/group-name": group, "jobID": "qwen"}
-
-
 def _pod(spot: Spot, group: str) -> Object:
     """A pod template with the labels of an instance, for Volcano, on a node of its own."""
-    labels = {"app": f"{spot.name}-{group}", **_FAULTS, **_labels(spot, group)}
+    names = {"mind-cluster/scaling-rule": spot.name, "mind-cluster/group-name": group, "jobID": "qwen"}
+    labels = {"app": f"{spot.name}-{group}", **_FAULTS, **names}
     pool = {"nodeSelector": {"pool": spot.pool}} if spot.pool else {}
     made = template(npu=8, labels=labels, schedulerName="volcano", **pool)
     made["spec"]["containers"][0]["image"] = spot.image
@@ -149,7 +146,6 @@ ASCEND_JOBS = Kind("ascend-jobs", (1, 2), _each_instance(_ascend_job))
 VOLCANO_JOBS = Kind("volcano-jobs", (2, 1), _each_instance(_volcano_job))
 DEPLOYMENTS = Kind("deployments", (1, 1), _each_group(_deployment), rolls=True)
 _WHOLE_SET = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": 1}}
-"""A whole new set of pods beside the old one."""
 SURGING = Kind("surging-deployments", (1, 1), _each_group(partial(_deployment, strategy=_WHOLE_SET)), rolls=True)
 LEADER_WORKER_SETS = Kind("leader-worker-sets", (2, 2), _each_group(_leader_worker_set), rolls=True)
 _LEADERS_FIRST = partial(_leader_worker_set, startupPolicy="LeaderReady")
