@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.control_plane.build import ETCD, LWS, PROMETHEUS, VERSIONS
+from tests.control_plane.build import ETCD, HELM, LWS, PROMETHEUS, VERSIONS
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/reference/support.md").read_text("utf-8")
-MODULES = ROOT / "tests/control_plane/modules"
 
 
 def rows(section: str) -> list[list[str]]:
@@ -45,9 +44,8 @@ def test_the_other_programs_are_those_that_are_built() -> None:
 @pytest.mark.parametrize("major", ["3", "4"])
 def test_helm_is_not_said_to_be_tried_in_a_version_that_is_not_built(major: str) -> None:
     (row,) = [row for row in rows("Other programs that tests run") if row[0] == f"Helm {major}"]
-    module = MODULES / "helm" / "go.mod"
     if row[2] != "not tried":
-        assert f"helm.sh/helm/v{major} v{row[1]} " in module.read_text()
+        assert f"helm.sh/helm/v{major} v{row[1]} " in (HELM.folder / "go.mod").read_text()
 
 
 def test_each_cell_says_tests_by_hand_or_not_tried() -> None:

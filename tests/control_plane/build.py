@@ -38,9 +38,9 @@ class BuildError(Exception):
 
 @dataclass(frozen=True)
 class Project:
-    """One wrapper module: an upstream project and the programs that are built from it."""
+    """An upstream project and the programs that are built from it."""
 
-    module: str
+    name: str
     upstream: str
     programs: dict[str, str]
     """File name -> package."""
@@ -48,13 +48,13 @@ class Project:
     """File name -> path in the upstream module: what is to lie beside the programs."""
     tags: str = ""
     """For the build, with commas."""
-    compiler: tuple[str, ...] = ("all=-dwarf=false -l",)
-    """Its flags, by pattern: no data for debuggers, and no inlining (-l) but in what is busy in tests. What that saves
-    and costs was measured: docs/reference/tests.md."""
+    module: str = ""
+    """The folder of its wrapper module, where that is not named as the project. Projects of one module have the same
+    libraries, so these are compiled once."""
 
     @property
     def folder(self) -> Path:
-        return MODULES / self.module
+        return MODULES / (self.module or self.name)
 
     @property
     def version(self) -> str:
@@ -72,13 +72,14 @@ class Project:
             words = {"gitVersion": f"v{self.version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
             link += "".join(f" -X k8s.io/component-base/version.{key}={value}" for key, value in words.items())
         tags = ["-tags", self.tags] if self.tags else []
-        compiler = [f"-gcflags={flags}" for flags in self.compiler]
-        return ["-mod=readonly", "-trimpath", *tags, *compiler, "-ldflags", link]
+        return ["-mod=readonly", "-trimpath", *tags, *_COMPILER, "-ldflags", link]
 
 
-_INLINED = "all=-dwarf=false"
+_COMPILER = ("-gcflags=all=-dwarf=false", "-gcflags=k8s.io/kubernetes/...=-dwarf=false -l")
+"""Flags, by pattern, the same for all, so that all share what they have in common: no data for debuggers, and no
+inlining (-l) in the largest part. What that saves and costs was measured: docs/reference/tests.md."""
 _ETCD = "go.etcd.io/etcd/server/v3"
-ETCD = Project("etcd", _ETCD, {"etcd": _ETCD}, compiler=(_INLINED,))
+ETCD = Project("etcd", _ETCD, {"etcd": _ETCD})
 LWS = Project(
     "lws", "sigs.k8s.io/lws", {"lws-manager": "sigs.k8s.io/lws/cmd"},
     {
@@ -86,26 +87,25 @@ LWS = Project(
         "lws-webhooks.yaml": "config/webhook/manifests.yaml",
     },
 )  # fmt: skip
-"""LeaderWorkerSet's manager with its definition and its webhook configurations. Not part of every control plane."""
+"""LeaderWorkerSet's manager with its definition and its webhook configurations. Not part of every control plane. Its
+libraries are those of the default Kubernetes."""
 PROMETHEUS = Project(
     "prometheus",
     "github.com/prometheus/prometheus",
     {name: f"github.com/prometheus/prometheus/cmd/{name}" for name in ("prometheus", "promtool")},
     tags="remove_all_sd",
+    module="tools",
 )
 """Finds targets in its configuration alone. Version 3.x of the program is 0.3xx of the module."""
-HELM = Project("helm", "helm.sh/helm/v4", {f"helm-{major}": f"helm.sh/helm/v{major}/cmd/helm" for major in (3, 4)})
-"""Both that people use, on the same libraries: they are compiled once."""
+_HELMS = {f"helm-{major}": f"helm.sh/helm/v{major}/cmd/helm" for major in (3, 4)}
+HELM = Project("helm", "helm.sh/helm/v4", _HELMS, module="tools")
+"""Both that people use."""
 KUBERNETES = {
-    version: Project(
-        f"kubernetes-{version.rpartition('.')[0]}",
-        "k8s.io/kubernetes",
-        _KUBERNETES,
-        compiler=(_INLINED, "k8s.io/kubernetes/...=-dwarf=false -l"),
-    )
+    version: Project(f"kubernetes-{version.rpartition('.')[0]}", "k8s.io/kubernetes", _KUBERNETES, tags="providerless")
     for version in VERSIONS
 }
-_OTHERS = {project.module: project for project in (LWS, PROMETHEUS, HELM)}
+"""Without the clients of clouds, which 1.28 has in it: a third of its source."""
+_OTHERS = {project.name: project for project in (LWS, PROMETHEUS, HELM)}
 """What is built by name, beside versions of Kubernetes."""
 
 
@@ -147,7 +147,7 @@ def ensure(project: Project) -> Path:
     texts = [(project.folder / name).read_text() for name in ("go.mod", "go.sum")]
     parts = [*texts, *project.flags, toolchain.version, *project.files.values()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
-    folder = cache_folder() / f"{project.module.split('-')[0]}-{project.version}-{key}"
+    folder = cache_folder() / f"{project.name.split('-')[0]}-{project.version}-{key}"
     with made_once(folder) as fresh:
         if fresh is not None:
             _build(project, toolchain, fresh, folder.with_suffix(".log"))
