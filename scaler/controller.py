@@ -1,6 +1,9 @@
 """The decision loop: one pass takes in all changes, decides about all services, then acts and reports.
 
-Decisions are serial, so services cannot race each other. Actions run in parallel, at most one plan per service."""
+    changes -> world -> decide -> act, report
+
+Decisions are serial and synchronous, so services cannot race each other. Actions run in parallel, at most one plan per
+service at a time. While its writes are under way, a service is decided as it will be, and gets no other action."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Every setting of the controller, once: name, unit, default, meaning; set by flag, else environment, else file.
+"""Every setting of the controller, once: name, unit, default, meaning; set by flag, environment or file.
 
-Flags, environment names and the reference page (tools.settings_page) are derived from the fields of `Settings`."""
+Precedence: flag, then environment variable, then file, then default. Flags, environment names and the reference page
+(tools.settings_page) are derived from the fields of `Settings`. This module must not import a Kubernetes or HTTP
+client, and reads no file except the one of `--config`."""
 
 from __future__ import annotations
 

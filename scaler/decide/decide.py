@@ -1,4 +1,8 @@
-"""The decision, pure: one world in, one plan for every service out. The same world gives it again, byte for byte."""
+"""The decision: one world in, one plan for every service out. Pure: a decision depends on the world alone.
+
+    demand of each service -> arbitration, or `decide_alone` -> one plan for each service, and the next memory
+
+The same world gives the same decision, byte for byte. A `DecisionCache` saves time only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What one service needs: sections 2 and 3 of the contract. One service in, a `Demand` out. Must not look at nodes."""
+"""What one service needs: sections 2 and 3 of the contract. One service in, one `Demand` out. Must not look at nodes.
+
+service, memory -> states -> counts -> target -> missing of the minimum, candidates, instances in hands"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The vocabulary of the decision: frozen values, all of which serialise. Times are seconds since the epoch."""
+"""The vocabulary of the decision: frozen values only.
+
+A `World` goes in, a `Decision` comes out, with the next `Memory` in it. All of them serialise with msgspec.json, so a
+bug report, a test fixture and the input of `scaler explain` are the same file. Times are seconds since the epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Everything the scaler knows of the cluster, and what each change concerns. Informers alone write it."""
+"""Everything the scaler knows of the cluster: records and the indexes between them, and what each change concerns.
+
+    Store (one per resource type) -> Cache -> Changes
+
+Informers alone write it; everything else reads it or subscribes to its changes. It decides nothing and never talks to
+the cluster."""
 
 from __future__ import annotations
 

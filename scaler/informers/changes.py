@@ -1,4 +1,6 @@
-"""What informers say has changed: frozen values, published in the order in which things were seen."""
+"""What informers say has changed: frozen values, published in the order in which things were seen.
+
+`App._subscribe` lists the subscribers. `RoomChanged` follows from others and is published by `state.cluster`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Indexes of instances: those that are jobs, those that only pods name, what owners of pods say, and all by service."""
+"""Indexes of instances: those that are jobs, those that only pods name, what owners of pods say, and all by service.
+
+    AscendJob, Volcano Job -> JobInstances
+    pod -> membership (workloads/kinds.py) -> instance identity -> PodInstances: its pods, the objects that describe it
+    Deployment, LeaderWorkerSet, ... -> Owners: sizes, ages, newest revisions
+
+Indexes and nothing else: they decide nothing and never talk to the cluster."""
 
 from __future__ import annotations
 

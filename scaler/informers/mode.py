@@ -1,6 +1,9 @@
 """What the settings come to in this cluster: who makes the pods of AscendJobs, and whether each service decides alone.
+An Ascend Operator and the right to read nodes may come and go.
 
-There is no lock between Ascend Operator, which may come and go, and the scaler: it must not make pods beside one."""
+There is no lock between an operator and the scaler, so the scaler must not make pods beside one. What it then does
+depends on the setting: `gates` and `auto` release what the operator makes, `create` does nothing at all until the
+operator is gone."""
 
 from __future__ import annotations
 

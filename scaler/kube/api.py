@@ -1,4 +1,7 @@
-"""The only seam to the cluster; `kube.client.HttpKubeApi` and `sim.cluster.SimCluster` implement it."""
+"""The only seam to the cluster: list, watch, get, create, replace, patch and delete on plain objects.
+
+One conformance suite (tests/conformance) tests both implementations: `kube.client.HttpKubeApi`, against a real API
+server, and `sim.cluster.SimCluster`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Why no pods can be made of an AscendJob: the checks that need only its spec and labels. Never raises.
+"""Why no pods can be made of an AscendJob: the checks that need only its spec and labels. Pure.
 
 `scaler lint` and the controller call the same function, so the controller accepts the shape of every job that lints
-clean. Codes are Ascend Operator's reasons."""
+clean. Codes are Ascend Operator's reasons. Must not raise on any shape, and must not look at rules, queues or nodes."""
 
 from __future__ import annotations
 

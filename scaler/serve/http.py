@@ -1,7 +1,14 @@
 """Health, readiness, metrics and the last world, over HTTP: GET only, no request bodies, no secrets.
 
+    /healthz                                the loops of this process run
+    /readyz                                 caches are synced, or what is missing; a standby is ready
+    /metrics                                Prometheus
+    /snapshots                              the services decided about, one line each
+    /snapshots/world                        all that the last decision depended on, for `scaler explain --world`
+    /snapshots/{namespace}/{rule}/{jobID}   the same, if the service is in it: a decision depends on all services
+
 Snapshots contain the services of all tenants: they are served only over loopback, which `kubectl port-forward` uses.
-That of one service is the whole world: a decision depends on all services. An empty rule or jobID is written `-`."""
+Must not change anything: a client that reaches the port can only read. An empty rule or jobID is written `-`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The admission webhook over HTTPS, on a port of its own: POST only, each path a pure function of serve.reviews.
+"""The admission webhook over HTTPS, on a port of its own: POST only, four paths, each a pure function of serve.reviews.
+
+    /mutate/pods          the gate
+    /mutate/ascendjobs    the move of the labels
+    /validate/rules       a rule ConfigMap, checked by the linter
+    /validate/labels      warnings about labels
 
 Every replica serves it, leader or not. Must not change objects or look anything up; answers must be fast."""
 

@@ -1,10 +1,11 @@
-"""Loads and renews the webhook's certificate; serve.certificates decides what is due.
+"""Loads and renews the webhook's certificate, and writes it into the caBundle. serve.certificates decides what is due.
 
-Every replica uses what it reads from a Secret in the scaler's own namespace. The leader makes and renews it, and writes
-the caBundle of the webhook configurations. Every write has the resourceVersion that was read as its precondition, so a
-former leader cannot overwrite anything. Or another program renews the certificate in files (`CertificateFiles`); then
-nothing is made and nothing is written. No key ever reaches a disk or a log: the log has the words of the API server or
-of OpenSSL."""
+    Secret in the scaler's own namespace --read by every replica--> used by their TLS servers
+          ^ made and renewed by the leader, which also writes the caBundle of the webhook configurations
+
+Every write has the resourceVersion that was read as its precondition, so a former leader cannot overwrite anything. Or
+another program renews the certificate in files (`CertificateFiles`); then nothing is made and nothing is written.
+No key ever reaches a disk or a log: the log has the words of the API server or of OpenSSL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What is made of the cache, kept up to date by its changes: instances, rank tables, rules in force, what is free."""
+"""What is made of the cache, kept up to date by its changes: instances, rank tables, rules in force, what is free.
+
+    PodChanged, NodeChanged -> capacity -> RoomChanged
+    ServiceChanged          -> instances and rank tables are made anew when they are read next
+
+Book-keeping only; it decides nothing and writes nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""From the cache to the one value that everything is decided on.
+"""From the cache to the one value that everything is decided on. Book-keeping only; it decides nothing.
 
-A service with writes under way is shown as it will be, and marked as assumed: else the next decision would give room of
-pods that are being created to another service, and would not see the room that an eviction is making."""
+    cache -> Service (one per key, built anew only when something of it changed), Nodes -> World
+
+A service with writes under way is shown as it will be once they are done, and marked as assumed. Until a write has come
+back through the watch, what the cache shows is older: without this the next decision would give the room of pods that
+are being created to another service, and would not see the room that an eviction is making."""
 
 from __future__ import annotations
 
