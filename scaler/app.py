@@ -191,7 +191,8 @@ class App:
             self.controller.requeue_all()
 
     async def run(self) -> None:
-        """Serve, sync, lead, decide, until cancelled. Raises what ended any task: also LeadershipLost, OverlapError."""
+        """Serve, sync, lead, decide, until cancelled. The end of any task ends all; raises what ended it: also
+        LeadershipLost, OverlapError."""
         async with self._served(), asyncio.TaskGroup() as tasks:
             beside = [informer.run() for informer in (*self.informers.values(), *self.reports, *self.beside.values())]
             if self.certificate is not None:
@@ -211,7 +212,8 @@ class App:
         for informer in self.informers.values():
             await informer.synced_or_absent.wait()
         # A little longer for what this process may have no right to read: nodes (without them neither readiness nor
-        # room is known), ElasticServices, fault reports. An API server that has just started may answer 403.
+        # room is known), ElasticServices, fault reports. An API server that has just started may answer 403 at
+        # first.
         nodes, services = self.informers[NODES], self.informers[ELASTIC_SERVICES]
         with suppress(TimeoutError):
             async with asyncio.timeout(OPTIONAL_PATIENCE):
@@ -274,6 +276,7 @@ class App:
                 self.budgets.look()
 
     async def _pulse(self) -> None:
+        """Check what no event shows: silent watches, a decision loop that hangs, clocks."""
         passes = 0
         while True:
             if self.controller.running:

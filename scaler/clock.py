@@ -52,7 +52,7 @@ class Skew(msgspec.Struct, frozen=True):
 
 
 class Clock:
-    """`offset` is wall time minus loop time, in seconds; without one the wall clock gives it, and enters only here."""
+    """`offset` is wall time minus loop time, in seconds; without one it is read here, once, from the wall clock."""
 
     def __init__(self, offset: float | None = None) -> None:
         self._offset = time.time() - loop_time() if offset is None else offset

@@ -43,7 +43,8 @@ PATIENCE = 300.0
 WORDS_PATIENCE = 10.0
 """Seconds until a change of words alone is reported: all that waits says how much room is free, which changes often."""
 PAUSE, LONGEST_PAUSE = 3.0, 0.03
-"""The pause after a pass, as multiple of its duration and at most in seconds: many events take a quarter of a core."""
+"""The pause after a pass, as a multiple of its duration, and the longest pause in seconds: under many events, passes
+take a quarter of a core, as long as they are short."""
 SOONEST = 0.001
 """Least seconds until the next decision, however soon time alone may change the decision."""
 
@@ -86,6 +87,7 @@ class Controller:
         self.passes_begun = 0
         self._loop: asyncio.Task[None] | None = None
         self._began = 0.0
+        """Loop time at which this replica began to decide."""
         self._leaving: dict[ServiceKey, float] = {}
         """Services whose pods are all gone -> loop time from which they are forgotten."""
         self.world: World | None = None
@@ -187,7 +189,7 @@ class Controller:
             yield
         except Exception:
             self.metrics.decisions_failed.inc()
-            _log.error(failure, service=str(key), traceback=traceback.format_exc(-5))  # recursion may be endless
+            _log.error(failure, service=str(key), traceback=traceback.format_exc(-5))  # recursion has 1,000 frames
             self.queue.add_after_backoff(key)
 
     def _leave(self, key: ServiceKey) -> None:

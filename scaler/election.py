@@ -95,9 +95,9 @@ class Election:
         return loop_time() < self._deadline
 
     async def lead(self, api: KubeApi, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait until leader, over `api`; run `work` until it ends, leadership is lost (LeadershipLost) or this is
-        cancelled. In every case `work` is cancelled and awaited first; then the Lease is released, unless it is lost.
-        To be called once."""
+        """Wait until leader (the Lease is taken and renewed over `api`); run `work` until it ends, leadership is lost
+        (LeadershipLost) or this is cancelled. In every case `work` is cancelled and awaited first; then the Lease is
+        released, unless it is lost. To be called once."""
         self._api = api
         await self._acquire()
         _log.info("leadership gained", identity=self.settings.identity, lease=self._name)

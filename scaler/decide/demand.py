@@ -114,7 +114,8 @@ class Demand:
         """From this time on the demand may change by time alone; 0.0 = never."""
 
     def _complete(self, group: Group, *, moves: bool) -> None:
-        """Instances with live pods are completed before a new one starts; after its turn other candidates go first."""
+        """Instances with live pods are completed before a new one starts. One without a slot needs a free place; after
+        its turn other candidates go first."""
         for member in state.in_order(m for m in group.released if moves and state.is_incomplete(m)):
             others = (one for one in group.held if state.why_not_admissible(one, 0.0) is None)
             gives_way = member.memory.turn_over and any(others)

@@ -1,5 +1,6 @@
 """Reasons in one table, and verdicts in words: one sentence says why an instance is where it is, and what a person can
-do. It must be the same for the same verdict and plan: writers compare the words to find out whether there is news."""
+do. Events, conditions, ElasticServices and the CLI all speak with these sentences. They must be the same for the same
+verdict and plan: writers compare the words to find out whether there is news."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
 def choose_target(ratios: Sequence[Ratio], running: Mapping[str, int], live: Mapping[str, int]) -> Target:
     """From the smallest ratio upward the first that is not satisfied, among those that have enough live instances. Two
-    binary searches find it: ratios never rise from first to last, so each of the two holds from some index on."""
+    binary searches find it: ratios never rise (the rule's own check), so each of the two holds from some index on."""
     satisfied_from = bisect_left(ratios, True, key=lambda ratio: _covers(running, ratio))
     reachable_from = bisect_left(ratios, True, key=lambda ratio: _covers(live, ratio))
     if reachable_from == len(ratios):
@@ -46,10 +46,10 @@ def _covers(counts: Mapping[str, int], ratio: Ratio) -> bool:
 class Rollout(msgspec.Struct, eq=False):
     """One owner in one group while an outdated instance runs: its outdated instances and those of the newest revision.
 
-    An owner whose template was changed deletes an outdated instance only when a newest instance runs. If newest
-    instances waited for a free place, the rollout would never end. So a running outdated instance and a newest instance
-    of one owner can be a pair, which takes one place. Only the number of pairs counts, and only of instances above the
-    target: where both have a place of their own, both count."""
+    An owner (Deployment, LeaderWorkerSet, StormService) whose template was changed deletes an outdated instance only
+    when a newest one runs. If newest instances waited for a free place, the rollout would never end. So a running
+    outdated instance and a newest instance of one owner can be a pair, which takes one place. Only the number of pairs
+    counts, and only of instances above the target: where both have a place of their own, both count."""
 
     outdated: int = 0
     """Outdated instances that count as running."""

@@ -43,6 +43,7 @@ class InstanceMemory(TurnMemory, frozen=True, gc=False):
     restarts: int = -1
     """Restart count at the last look; -1 = never seen."""
     restarted_at: float = 0.0
+    """When an increase of the restart count was first seen."""
     ran: bool = False
     """The instance ran since it was admitted."""
     revoked: str = ""
@@ -85,7 +86,7 @@ class ServiceMemory(TurnMemory, frozen=True, gc=False):
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
-    """The memory of all services. A decision returns the memory for the next world."""
+    """The memory of all services. A decision returns the memory for the next world; after a failover it is empty."""
 
     services: dict[str, ServiceMemory] = {}
     """`str(ServiceKey)` -> memory of the service."""

@@ -242,7 +242,8 @@ def is_made(member: Member) -> bool:
 
 
 def is_incomplete(member: Member) -> bool:
-    """Whether it has live pods, and others to create (not of other owners) or release; terminating pods have to go."""
+    """Whether the instance has live pods, and other pods to create or release. Waits for: terminating pods to go, an
+    invalid job to be mended. Pods of other owners can be released, not created."""
     i = member.instance
     has_pods = member.state in (State.ADMITTED, State.STARTING, State.RUNNING, State.BROKEN)
     lacks = i.gated > 0 or i.misplaced or (i.made_by_us and (i.stripped or i.pods + i.terminating < i.expected))

@@ -109,8 +109,8 @@ class RestartBudget(msgspec.Struct, frozen=True, gc=False):
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
-    """One prefill or decode server: its owner (an AscendJob, ...), and as counts its pods, which name it by owner uid.
-    All pod counts but `terminating` leave out pods with a deletionTimestamp."""
+    """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts. Pods are the owner's by
+    owner uid. All pod counts but `terminating` leave out pods with a deletionTimestamp."""
 
     uid: str
     name: str
@@ -148,7 +148,8 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     mislabelled: tuple[Reason, str] | None = None
     """The reason and words where the labels are wrong and pods are released: what to write, what it counts as now."""
     label_problem: Reason | None = None
-    """Its labels alone hold the instance: GroupLabelMissing, JobIdMissing, RuleMissing (empty name), or NotServed."""
+    """Why its labels alone hold the instance: GroupLabelMissing, JobIdMissing, RuleMissing for an empty rule name, or
+    NotServed for a job that the scaler does not serve."""
     faults: tuple[str, ...] = ()
     """Why no pods can be made of its spec; empty when pods can be made."""
     name_taken: str = ""

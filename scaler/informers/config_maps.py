@@ -1,4 +1,6 @@
-"""ConfigMaps as the cache keeps them: rules, our own, rank tables, fault reports; all else is dropped at once."""
+"""ConfigMaps as the cache keeps them: rules, our own, rank tables, fault reports; all else is dropped at once.
+
+Whatever its author put into it, a record of one has an upper bound."""
 
 from __future__ import annotations
 

@@ -132,6 +132,7 @@ class PodRecord(Stored, frozen=True, gc=False):
     devices: PodDevices | None = None
     """Its chips; None for pods of others, which are most and must stay small."""
     governed: Governed | None = None
+    """None for pods that name no rule."""
 
 
 def pod_record(pod: PodObject) -> PodRecord:

@@ -43,7 +43,8 @@ HEALTHY_AFTER = 30.0
 PROGRESS_AFTER = 1.0
 """Seconds: a watch that lived this long and brought something is followed by the next after the first backoff."""
 RESTORED_AFTER = 10.0
-"""Seconds for which lists must be older than what was seen, until they are believed: a server behind catches up."""
+"""Seconds for which lists must be older than what was seen, until they are believed: a server that is behind catches
+up, a cluster that was restored from a backup does not."""
 OUTAGE = 3.0
 """Seconds without an answer in which a cluster may have been restored: etcd and API server are not back in less."""
 

@@ -118,7 +118,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One event of a watch. A BOOKMARK has only a `resource_version`. `refused`: `object` could not be decoded."""
+    """One event of a watch. A BOOKMARK has only a `resource_version`. `refused` is set instead of `object` when that
+    could not be decoded; `object` is None in both cases."""
 
     type: EventType
     object: T | None
@@ -127,7 +128,8 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """One page of a list. `continue_token` is empty on the last page; `refused` could not be decoded."""
+    """One page of a list. `continue_token` is empty on the last page; `refused` are the objects that could not be
+    decoded."""
 
     items: list[T]
     resource_version: str

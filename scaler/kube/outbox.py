@@ -1,7 +1,8 @@
 """A queue of objects to be written: one entry per object, limited in rate, retried, never blocking the caller.
 
 A key is queued once, however often it is marked, so the number of keys bounds the queue. Where keys name objects, the
-caller decides what is written, just before the write; where they are messages, it bounds their number."""
+caller decides what is written, just before the write; where they are messages, it bounds their number. Must not know
+about Kubernetes objects."""
 
 from __future__ import annotations
 

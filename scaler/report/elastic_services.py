@@ -50,7 +50,8 @@ class _LastWritten(msgspec.Struct, frozen=True, gc=False):
 
 
 class StatusWriter:
-    """Raises KubeError; each call may be repeated. `absent`: why no ElasticService can be written now, "" if it can."""
+    """Raises KubeError; each call may be repeated. `absent`: why no ElasticService can be written now (mostly: their
+    definition is missing), "" if it can."""
 
     def __init__(self, writer: Writer, cache: Cache, clock: Clock, metrics: Metrics, absent: Callable[[], str]) -> None:
         self._writer = writer
@@ -248,7 +249,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 def valid_status(status: object) -> Object:
-    """A status that was read from the cluster; {} when there is none, or its types are wrong."""
+    """A status that was read from the cluster, where a tenant may write it; {} for none, or for wrong types."""
     try:
         msgspec.convert(status, _Status)
     except msgspec.ValidationError:

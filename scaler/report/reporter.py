@@ -1,7 +1,7 @@
 """Writes decisions into the cluster: ElasticServices, status of jobs, events, the last valid rules.
 
-The decision loop calls `note`, which waits for nothing; one background task writes the newest state. What an earlier
-leader wrote is read from the cluster."""
+The decision loop calls `note`, which waits for nothing; one background task writes the newest state, which the outbox
+limits in rate and repeats. What an earlier leader wrote is read from the cluster. Must never decide anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of single services that name a rule, for a bounded number of services, however many tenants make.
+"""Metrics of single services that name a rule, for a bounded number of them, however many services tenants make.
 
 The decision loop calls `note` and `forget`, the thread that answers a scrape calls `collect`."""
 

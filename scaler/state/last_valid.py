@@ -1,7 +1,7 @@
 """The last valid rule as a ConfigMap of ours, and back: it survives restarts and the deletion of the rule. Pure.
 
 Each rule has one in the install's own namespace, where no tenant writes: what stands elsewhere is never believed. The
-document is kept to the byte, compressed; it is judged where it is used."""
+document is kept to the byte, compressed. It was valid when it was stored, and is checked again when it is read back."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def config_map(place: Name, rule: Name, content: Mapping[str, object]) -> Object
         "metadata": {
             "namespace": place.namespace,
             "name": place.name,
-            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule.name, 63)},
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule.name, 63)},  # a label's most
             "annotations": {KEPT_FOR_ANNOTATION: rule.name, **elsewhere},
         },
         **content,

@@ -33,7 +33,8 @@ from scaler.decide.world import (
 from scaler.state.cluster import ClusterState
 
 GRACE = 30.0
-"""Seconds until an evicted pod is gone, as long as its deletionTimestamp is not seen: the default of Kubernetes."""
+"""Seconds until an evicted pod is taken to be gone, as long as its deletionTimestamp is not seen: the default of
+Kubernetes."""
 
 
 def is_missed(found: Service | None, known: Service | None) -> bool:
