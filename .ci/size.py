@@ -1,6 +1,7 @@
 """`make size`: lines of Python against their limits. Prints its definition; fails above a limit.
 
-A limit is what CI holds now; the target is where it has to go. Whoever takes lines away lowers the limit."""
+A limit is what CI holds now. The target is what was asked for before some features came, and what these brought
+(docs/reference/tests.md). Whoever takes lines away lowers the limit."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (19_830, 14_000),
-    "simulation": (9_140, 9_000),
-    "test helpers": (11_890, 9_000),
+    "controller": (19_080, 14_000 + 5_256),
+    "simulation": (9_140, 9_000 + 1_025),
+    "test helpers": (11_670, 9_000 + 2_751),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.
