@@ -23,7 +23,8 @@ class Arbitration:
     """One decision about the services of one part."""
 
     def __init__(self, drafts: dict[int, Draft], sources: Sources, *, probing: bool) -> None:
-        """`drafts`: of services with something to weigh; those of possible victims are added on the way."""
+        """`drafts`: of services with something to weigh; those of possible victims are added on the way.
+        `probing`: the minimum of some service is probed now."""
         self.all = drafts
         self.drafts = sorted(drafts.values(), key=lambda d: (-d.demand.priority, d.demand.oldest, d.demand.name))
         self.placement, self.world, self.policy = sources.placement, sources.world, sources.world.policy
@@ -155,6 +156,7 @@ class Arbitration:
         return any(other is not draft and draft.shares_nodes_with(other) for other in lacking)
 
     def _why_revoked(self, draft: Draft, member: Member, found: Reservation | Shortage, *, beyond: bool) -> Why | None:
+        """Why an instance in hands has to be revoked; None when it stays. `beyond`: beyond the target."""
         if member.uid in draft.demand.half_made:
             return Reason.REVOKED, (draft.awaited,)
         if isinstance(found, Shortage):

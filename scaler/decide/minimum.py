@@ -208,6 +208,7 @@ class Minimums:
         return self._give_up(draft, why)
 
     def _probe(self, draft: Draft, chosen: Sequence[Member]) -> Minimum | None:
+        """Admit the minimum without a reservation."""
         draft.chosen = {member.uid for member in chosen}
         for member in chosen:
             if member.state is State.HELD and is_made(member):
@@ -237,6 +238,7 @@ class Minimums:
         return isinstance(self.placement.reserve(member.instance.unbound), Reservation)
 
     def _give_up(self, draft: Draft, why: Why) -> Minimum | None:
+        """Reserve nothing and revoke what is in hands. No other service is blocked."""
         draft.remember(turn_since=0.0)
         for member in draft.demand.hands:
             draft.revoke(member, why)

@@ -212,7 +212,8 @@ class Sources:
 
     def _surplus(self, draft: Draft, helpful: Collection[NodeClass]) -> tuple[list[Victim], list[Victim]]:
         """Bound instances beyond the minimum with a pod on a node of the `helpful` classes, newest first; none with a
-        pod on a node that is not ready. First list: useless ones (no slot, or not running); second: running ones."""
+        pod on a node that is not ready. First list: useless ones (no slot, or not running); second: running ones.
+        A group keeps its minimum."""
         demand = draft.demand
         useless, running = list[Member](), list[Member]()
         if demand.paused or demand.service.assumed or demand.rule is None:

@@ -156,7 +156,7 @@ def look_at(instance: Instance, remembered: InstanceMemory, service: Service, no
 
 
 def moments_of(member: Member, policy: Policy) -> Iterator[float]:
-    """The times at which the state may change by time alone."""
+    """The times at which the state may change by time alone. `state_of` compares the same times."""
     memory, instance = member.memory, member.instance
     life = instance.life
     if instance.made_by_us and (life.failed or life.policy.deadline or instance.owner_finished):

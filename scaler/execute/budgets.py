@@ -68,7 +68,8 @@ class Budgets:
         """Namespace -> loop time until which nothing is written there, because a right is missing."""
 
     async def run(self) -> None:
-        """Update labels until cancelled, those of all services first. Errors are logged and retried, never raised."""
+        """Update labels until cancelled, beginning with every service once budgets are listed. Errors are logged and
+        retried, never raised."""
         synced = self._watched.synced
         try:
             await asyncio.wait_for(synced.wait(), PATIENCE)

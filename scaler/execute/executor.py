@@ -245,7 +245,7 @@ class Executor:
             await self._writes.delete(key, POD_GROUPS, group)
 
     async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
-        """Update the sizes in the PodGroup: Volcano reads that of a gang only there. Checks as `_remove`."""
+        """Update the PodGroup: Volcano reads the size of a gang only there. Other fields stay. Checks as `_remove`."""
         group = self._cache.pod_group_of(record) if await self._look_up(record) else None
         if group is None:
             return

@@ -1,4 +1,5 @@
-"""Checks whether objects of an instance may be made again although recent ones are gone.
+"""Checks whether objects of an instance may be made again although recent ones are gone. A guard on writes: the
+decision admits instances, and sees what is stopped here as a refusal.
 
 What was made recently and is missing was deleted. Either the job is gone: a watch that is far behind still shows it,
 and the garbage collector deletes each new object of it at once. So the job is listed by name. Or another client deletes

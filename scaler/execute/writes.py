@@ -27,7 +27,7 @@ REFUSALS = (ForbiddenError, InvalidError, BadRequestError, NotFoundError, Alread
 
 
 class ExpectedWrites:
-    """Each write names the uid of its object. Raises errors of the seam."""
+    """Each write names the uid of its object, because names are reused. Raises errors of the seam."""
 
     def __init__(self, writer: Writer, cache: Cache, expectations: Expectations) -> None:
         self._writer = writer

@@ -1,7 +1,8 @@
 """Keeps the rank tables of all jobs right: follows the cache and writes what differs, beside the decision loop.
 
-ClusterD publishes a `completed` table, so a table that lost a pod is withdrawn before all other writes. A refused write
-is a warning of the instance, and is tried again after a while or after a change."""
+ClusterD publishes a `completed` table, so a table that lost a pod is withdrawn before all other writes, and
+without waiting for the decision loop. A refused write is a warning of the instance, and is tried again after a while or
+after a change. Must not decide about instances."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The rule ConfigMap of a user: its document, read into a `Rule` or into findings, and its annotations.
 
-Text that is no JSON gives one finding, a JSON document all at once; an unusable annotation only a warning."""
+Text that is no JSON gives one finding, a JSON document all at once; an unusable annotation only a warning, and the
+default counts."""
 
 from __future__ import annotations
 

@@ -30,13 +30,14 @@ ROLE_INDEX = "stormservice.orchestration.aibrix.ai/role-replica-index"
 
 
 def instance_set(pod: Metadata) -> Membership | None:
-    """Infer Operator of MindCluster: each StatefulSet or Deployment of an InstanceSet is one instance, one PodGroup."""
+    """Infer Operator of MindCluster: each StatefulSet or Deployment of an InstanceSet is one instance. Volcano
+    makes one PodGroup for each of them, so instances never share a PodGroup."""
     if pod.labels.get("infer.huawei.com/ascend-infer-operator") != "true":
         return None
     workload = pod.owner.name if pod.owner.is_a("StatefulSet", APPS) else _deployment_of(pod)
     if not workload:
         return None
-    owner = (pod.owner.kind, pod.namespace, pod.owner.name)
+    owner = (shared(pod.owner.kind), pod.namespace, pod.owner.name)
     return Membership(identity("InstanceSet", pod.namespace, workload), workload, described_by=(owner,))
 
 
@@ -137,7 +138,8 @@ KINDS: Mapping[str, Callable[[Metadata], Membership | None]] = {
     "ReplicaSet": replica_set,
     "StatefulSet": stateful_set,
 }
-"""By the kind that status, logs and docs name. The first that matches counts: an InstanceSet makes StatefulSets."""
+"""By the kind that status, logs and docs name. Tried in this order, the special before the general: an InstanceSet
+makes StatefulSets. The first that matches counts."""
 PLAIN = "Pod"
 """The kind of a pod of no other kind: the pod is an instance, which ends with the pod."""
 
