@@ -200,18 +200,29 @@ def _build(project: Project, toolchain: Toolchain, folder: Path, log: Path) -> N
     sys.stderr.write(f"Building {', '.join(project.programs)} {project.version} with {toolchain.version}\n")
     started = time.monotonic()
     with log.open("w") as output:
-        for name, package in project.programs.items():
-            command = [str(toolchain.go), "build", *project.flags, "-o", str(folder / name), package]
+        for target, packages in _targets(project, folder):
+            command = [toolchain.go, "build", *project.flags, "-o", target, *packages]
             done = subprocess.run(
                 command, cwd=project.folder, env=_environment(), stdout=output, stderr=output, check=False
             )
             if done.returncode:
                 raise BuildError(
-                    f"{name} {project.version} could not be built ({toolchain.version}); the Go module proxy that "
-                    f"`go env GOPROXY` names must be reachable. The end of {log}:\n{_tail(log.read_text())}"
+                    f"{project.name} {project.version} could not be built ({toolchain.version}); the Go module proxy "
+                    f"that `go env GOPROXY` names must be reachable. The end of {log}:\n{_tail(log.read_text())}"
                 )
         _copy_files(project, toolchain, folder)
     sys.stderr.write(f"Built in {time.monotonic() - started:.0f} s\n")
+
+
+def _targets(project: Project, folder: Path) -> Iterator[tuple[Path | str, list[str]]]:
+    """What `go build` writes, and of which packages: those that Go names as we do in one call, which links a program
+    while it compiles the next."""
+    named = [package for name, package in project.programs.items() if package.endswith(f"/{name}")]
+    if named:
+        yield f"{folder}/", named
+    for name, package in project.programs.items():
+        if package not in named:
+            yield folder / name, [package]
 
 
 def _said(command: Sequence[str | Path], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,12 @@ build)
     echo "$@" >>"{calls}"
     {build}
     while [ "$1" != -o ]; do shift; done
-    echo program >"$2" ;;
+    target=$2
+    shift 2
+    case "$target" in
+    */) for package; do echo program >"$target${{package##*/}}"; done ;;
+    *) echo program >"$target" ;;
+    esac ;;
 esac
 """
 
@@ -64,6 +69,14 @@ def test_what_lies_beside_a_program_comes_from_its_module(pretend: Pretend, tmp_
     pretend.go()
     folder = build.ensure(LWS)
     assert {name: (folder / name).read_text() for name in LWS.files} == {n: f"from {p}\n" for n, p in LWS.files.items()}
+
+
+def test_programs_that_go_names_as_we_do_are_built_in_one_call(pretend: Pretend) -> None:
+    pretend.go()
+    kubernetes = build.KUBERNETES["1.35.3"]
+    folder = build.ensure(kubernetes)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(kubernetes.programs)
+    assert pretend.builds() == 1
 
 
 def test_a_file_that_the_module_does_not_have_is_named(pretend: Pretend) -> None:
