@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from scaler.clock import Clock
+from scaler.clock import Clock, loop_time
 from scaler.controller import Controller, Observer, Pairs
 from scaler.decide.memory import Memory
 from scaler.decide.world import Decision, World
@@ -290,7 +290,7 @@ class App:
                     self.queue.wake()
                 self.metrics.out_of_touch.set(bool(words))
             if self.controller.passes_begun != passes or not (self.queue.has_work and self.controller.running):
-                self._beat = asyncio.get_running_loop().time()
+                self._beat = loop_time()
             passes = self.controller.passes_begun
             self.reporter.write_left_out()
             self._follow_clocks()
@@ -298,7 +298,7 @@ class App:
 
     def stalled(self) -> list[str]:
         """A sentence about the decision loop when it has stalled; empty when the process is healthy. For any thread."""
-        silence = asyncio.get_running_loop().time() - self._beat
+        silence = loop_time() - self._beat
         return [f"decision loop: no sign of life for {silence:.0f} s"] if silence > STALLED_AFTER else []
 
     def missing(self) -> list[str]:

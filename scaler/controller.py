@@ -17,7 +17,7 @@ from operator import is_not, or_
 
 import structlog
 
-from scaler.clock import Clock, Slices
+from scaler.clock import Clock, Slices, loop_time
 from scaler.decide.decide import DecisionCache, decide
 from scaler.decide.demands import why_not_decided
 from scaler.decide.memory import Memory, refuse
@@ -96,7 +96,7 @@ class Controller:
     async def run(self) -> None:
         """Decide until `stop`; then wait for the writes under way. The caches must be synced."""
         self._acting = self.mode()
-        self._began = asyncio.get_running_loop().time()
+        self._began = loop_time()
         self.requeue_all()
         await asyncio.sleep(0)  # with ten thousand services each step takes tens of milliseconds
         if self._acting is not ModeInForce.STANDS_BACK:
@@ -141,11 +141,11 @@ class Controller:
 
     async def _pass(self, keys: list[ServiceKey], acting: asyncio.TaskGroup) -> float:
         """Decide about all services; returns the seconds taken. Reading and reporting let the loop run other tasks."""
-        started = asyncio.get_running_loop().time()
+        started = loop_time()
         await self._read_services(keys)
         world = self.world = self.services.world(self.clock.now(), self._memory)
         decision = self._decide(world)
-        decided, acted_on = asyncio.get_running_loop().time(), set[ServiceKey]()
+        decided, acted_on = loop_time(), set[ServiceKey]()
         if decision is not None:
             if self.observer is not None:
                 self.observer(world, decision)
@@ -159,7 +159,7 @@ class Controller:
         for key in keys:
             if key not in acted_on:
                 self.queue.done(key)
-        ended = asyncio.get_running_loop().time()
+        ended = loop_time()
         _log.debug("pass", services=len(keys), seconds=round(ended - started, 6))
         self.metrics.passed(plan_seconds=decided - started, pass_seconds=ended - started)
         return ended - started
@@ -194,7 +194,7 @@ class Controller:
 
     def _leave(self, key: ServiceKey) -> None:
         """Forget a service without jobs; later, if it was known only from pods: they may be gone for a moment only."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         last = self.services.get(key)
         from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
         end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
@@ -291,7 +291,7 @@ class Controller:
         key = plan.key
         with self._retried("plan failed", key):
             outcomes = await self.executor.perform(plan)
-            seconds = asyncio.get_running_loop().time() - since
+            seconds = loop_time() - since
             self.metrics.reaction_seconds.observe(seconds)
             refused = [outcome for outcome in outcomes if outcome.refused]
             failed = any(outcome.failed for outcome in outcomes)
@@ -315,7 +315,7 @@ class Controller:
     async def _report(self, world: World, decision: Decision, pairs: Pairs) -> None:
         """Report services that were read again, and those whose report differs."""
         due: Pairs = []
-        later = asyncio.get_running_loop().time() + WORDS_PATIENCE
+        later = loop_time() + WORDS_PATIENCE
         for service, plan in pairs:
             if service.assumed:
                 continue

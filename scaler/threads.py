@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from functools import partial
 from typing import Any, TypeVar
 
+from scaler.clock import loop_time
 from scaler.election import Election
 from scaler.kube.api import KubeApi
 from scaler.kube.confined import Guarded, confined
@@ -91,7 +92,7 @@ async def lead_in_thread(election: Election, connect: Connect, work: Callable[[]
             await asyncio.sleep(election.settings.retry_period)
 
     def refuse_when_still(*_: object) -> None:
-        still = asyncio.get_running_loop().time() - beat
+        still = loop_time() - beat
         if still > longest:
             raise NotSentError(f"the main loop stands still since {still:.0f} s: the Lease is left to others")
 

@@ -242,6 +242,7 @@ def _tally_of(active: Sequence[Draft], world: World) -> tuple[Counter[str], Coun
 
 def decide_alone(demand: Demand, now: float) -> Draft:
     """The draft of a service that decides alone: because nodes may not be read, the rule says so, or it names no rule.
+
     It gives away every place of the target at once. What is free is not known, so an instance in hands beyond the
     target is revoked while an instance of the target is missing: both may need the same node."""
     draft = Draft(demand)

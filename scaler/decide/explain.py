@@ -238,4 +238,5 @@ FACTS: dict[Reason, ReasonFacts] = {
     ),
     Reason.NOT_SERVED: ReasonFacts("Not an inference server of a service: it is left alone."),
 }
+"""Of every reason. Who adds one, adds a row."""
 ABOUT_ROOM = frozenset(reason for reason, facts in FACTS.items() if facts.about_room)

@@ -58,6 +58,7 @@ class Rollout(msgspec.Struct, eq=False):
     live: int = 0
     live_newest: int = 0
     wanted: int = 0
+    """Instances that `spec.replicas` of the owner names; 0 = not known."""
 
     @property
     def pairs(self) -> int:

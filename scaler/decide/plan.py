@@ -296,8 +296,8 @@ def _held_reason(member: Member, service: Service, beyond: Reason | None, now: f
         return Reason.GROUP_UNKNOWN
     if service.options.paused:
         return Reason.PAUSED
-    ends_by_itself = Reason.REVOKED if member.memory.revoked else Reason.WAITING_FOR_RATIO
-    return why_not_admissible(member, now) or beyond or ends_by_itself
+    otherwise = Reason.REVOKED if member.memory.revoked else Reason.WAITING_FOR_RATIO
+    return why_not_admissible(member, now) or beyond or otherwise
 
 
 def _about(reason: Reason, member: Member, draft: Draft) -> tuple[str, ...]:

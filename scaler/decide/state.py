@@ -30,13 +30,18 @@ def state_of(instance: Instance, memory: InstanceMemory, now: float, policy: Pol
     if i.running == i.pods == i.expected and healthy:
         return State.RUNNING
     # Other owners have some time to make pods; an owner that waits for the first to be ready, as long as that takes.
-    in_time = not i.made_by_us and (i.more_to_come or now < i.newest + policy.minimum_timeout)
+    in_time = not i.made_by_us and (i.more_to_come or now < makes_until(i, policy))
     lacks_pods = i.pods < i.expected and not in_time
     if i.bound and (i.ended or not healthy or lacks_pods or is_of_no_use(i, memory, now, policy)):
         return State.BROKEN
     if i.bound == i.pods == i.expected:
         return State.STARTING
     return State.ADMITTED
+
+
+def makes_until(instance: Instance, policy: Policy) -> float:
+    """The end of the time in which an owner has to make the other pods of an instance."""
+    return instance.newest + policy.minimum_timeout
 
 
 def is_of_no_use(instance: Instance, memory: InstanceMemory, now: float, policy: Policy) -> bool:
@@ -68,6 +73,7 @@ def observe_state(
     instance: Instance, state: State, memory: InstanceMemory, now: float, policy: Policy, *, assumed: bool
 ) -> InstanceMemory:
     """Update `broken_since`, `turns` and what ends with a state. An instance that runs forgets all but its restarts.
+
     `assumed`: writes for the service are under way, so that pods are no proof of a creation."""
     if state is State.RUNNING:
         after = InstanceMemory(restarts=memory.restarts, ran=True)
@@ -156,7 +162,7 @@ def look_at(instance: Instance, remembered: InstanceMemory, service: Service, no
 
 
 def moments_of(member: Member, policy: Policy) -> Iterator[float]:
-    """The times at which the state may change by time alone. `state_of` compares the same times."""
+    """The times at which the state may change by time alone."""
     memory, instance = member.memory, member.instance
     life = instance.life
     if instance.made_by_us and (life.failed or life.policy.deadline or instance.owner_finished):
@@ -172,7 +178,7 @@ def moments_of(member: Member, policy: Policy) -> Iterator[float]:
     )
     yield from (since + seconds for since, seconds in begun if since > 0)
     if instance.bound and instance.pods < instance.expected and not instance.made_by_us:
-        yield instance.newest + policy.minimum_timeout
+        yield makes_until(instance, policy)
 
 
 @lru_cache(maxsize=65536)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from scaler.clock import loop_time
 from scaler.decide.memory import NEVER_SEEN
 from scaler.decide.state import counts_as_running, state_of
 from scaler.decide.world import Policy, Service, ServiceKey
@@ -102,7 +103,7 @@ class Budgets:
 
     async def _keep(self, key: ServiceKey) -> None:
         """Update the labels of one service. An instance keeps the label until all instances to keep have it."""
-        if not self._acts() or self._refused.get(key.namespace, 0.0) > asyncio.get_running_loop().time():
+        if not self._acts() or self._refused.get(key.namespace, 0.0) > loop_time():
             return
         try:
             if self._cache.has_instances(key):
@@ -116,7 +117,7 @@ class Budgets:
         except ForbiddenError as error:
             if key.namespace not in self._refused:
                 _log.warning("evictions are not kept from minimums here", namespace=key.namespace, why=str(error))
-            self._refused[key.namespace] = asyncio.get_running_loop().time() + AGAIN
+            self._refused[key.namespace] = loop_time() + AGAIN
 
     async def _relabel(self, key: ServiceKey) -> None:
         service = self._state.service(key)

@@ -246,7 +246,9 @@ class Executor:
 
     async def _resize(self, key: ServiceKey, record: JobRecord) -> None:
         """Update the PodGroup: Volcano reads the size of a gang only there. Other fields stay. Checks as `_remove`."""
-        group = self._cache.pod_group_of(record) if await self._look_up(record) else None
+        if not await self._look_up(record):
+            return
+        group = self._cache.pod_group_of(record)
         if group is None:
             return
         spec = objects.pod_group(record.job, record.object)["spec"]

@@ -7,11 +7,12 @@ the object each time: the number of attempts has a limit. An instance without re
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterable
 
 import msgspec
+
+from scaler.clock import loop_time
 
 LATELY = 60.0
 """Seconds for which an object counts as made recently. A cycle of making and deleting that is slower is no burden."""
@@ -34,7 +35,7 @@ class RecreationGuard:
     def made(self, uid: str, objects: Iterable[tuple[str, str]]) -> None:
         """Note that these objects (name, uid) of the instance exist since now: created, or found under their name."""
         made = self._made[uid] = self._made.pop(uid, _Made())
-        made.last = now = asyncio.get_running_loop().time()
+        made.last = now = loop_time()
         for name, of_object in objects:
             times = made.objects.setdefault(name, deque(maxlen=MOST))
             if not times or times[-1][1] != of_object:  # an object that is found again was not deleted
@@ -49,11 +50,11 @@ class RecreationGuard:
     def made_lately(self, uid: str) -> bool:
         """Whether anything of the instance was made recently: then its job is looked up before more is made."""
         made = self._made.get(uid)
-        return made is not None and made.last >= asyncio.get_running_loop().time() - LATELY
+        return made is not None and made.last >= loop_time() - LATELY
 
     def in_vain(self, uid: str) -> str:
         """A sentence about an object that another client deletes as often as it is made; "" when there is none."""
-        made, since = self._made.get(uid, _Made()), asyncio.get_running_loop().time() - LATELY
+        made, since = self._made.get(uid, _Made()), loop_time() - LATELY
         for name, times in reversed(made.objects.items()):  # a pod says more than its PodGroup
             if len(times) == MOST and times[0][0] >= since:
                 return f"another client deletes {name} as often as it is made, {MOST} times within a minute"

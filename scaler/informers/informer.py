@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scaler.clock import loop_time
 from scaler.informers.reflector import Reflector, T, Watched
 from scaler.informers.store import R
 from scaler.kube.api import NODES, Resource
@@ -40,7 +41,7 @@ class Informer(Watched[T, R]):
     @property
     def unheard(self) -> float:
         """Seconds since then; inf = never."""
-        return asyncio.get_running_loop().time() - self.heard
+        return loop_time() - self.heard
 
     @property
     def absent(self) -> bool:
@@ -68,7 +69,7 @@ class Freshness:
     """Whether everything that is decided on is up to date. Nodes are apart: without them each service decides alone,
     and the right to them may come late, and may go again. What is not to be had and was never seen is not missed.
 
-    `patience`: seconds without any of what `Informer.heard` names that put a resource out of touch."""
+    `patience`: a resource is out of touch after so many seconds without what `Informer.heard` names."""
 
     def __init__(self, informers: Mapping[Resource, Informer[Any, Any]], patience: float) -> None:
         self.nodes = informers[NODES]

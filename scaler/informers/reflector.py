@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from scaler.clock import Slices
+from scaler.clock import Slices, loop_time
 from scaler.informers.definitions import definition_changed
 from scaler.informers.refusals import Refusals
 from scaler.informers.store import Name, R, Store
@@ -161,7 +161,7 @@ class Reflector(Generic[T, R]):
 
     def _list_again(self) -> None:
         """The cluster was restored: whatever is known and heard may be of another history."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         self._must_list, self._older_since = True, min(self._older_since, now - RESTORED_AFTER)
         if self._watch_limit is not None:
             self._watch_limit.reschedule(now)
@@ -169,7 +169,8 @@ class Reflector(Generic[T, R]):
     async def _list(self) -> None:
         """Every page of one consistent list, then forget what was not in it.
 
-        Without a version it is the newest; with a limit a version would mean just that one, and could have expired."""
+        It asks for no version, which means the newest: with a limit, a version would mean just that one, and could have
+        expired."""
         names = set[Name]()
         known = self._store.versions(self._scope) if self._was_quiet else None
         token, restores, slices = "", 0, Slices()
@@ -215,7 +216,7 @@ class Reflector(Generic[T, R]):
     def _is_older(self, resource_version: str) -> bool:
         """Whether the cluster is, or was a moment ago, behind what has been seen of it."""
         if version_of(resource_version) < self._store.seen(self._scope) and self._older_since == math.inf:
-            self._older_since, self._backoff = asyncio.get_running_loop().time(), FIRST_BACKOFF
+            self._older_since, self._backoff = loop_time(), FIRST_BACKOFF
         return self._older_since < math.inf
 
     def _look_back(self, resource_version: str) -> None:
@@ -226,7 +227,7 @@ class Reflector(Generic[T, R]):
         seen = self._store.seen(self._scope)
         if version_of(resource_version) < seen:
             words = f"a list at version {resource_version} is older than {seen}, seen before"
-            if asyncio.get_running_loop().time() - self._older_since < RESTORED_AFTER:
+            if loop_time() - self._older_since < RESTORED_AFTER:
                 raise UnknownOutcomeError(words)
             _log.warning("the cluster was restored", **self._where, why=words)
             if self._restores == self._watched.history.restores:
@@ -253,7 +254,7 @@ class Reflector(Generic[T, R]):
         """Something has come from the server, if only that there is nothing new."""
         self.problem = ""
         self.absent, self.installed = False, True
-        self.heard = asyncio.get_running_loop().time()
+        self.heard = loop_time()
         self._progress = True
 
     async def _watch(self) -> None:
@@ -261,7 +262,7 @@ class Reflector(Generic[T, R]):
         self._watched.counts["watches"] += 1
         self._must_check = True  # unless it lives its whole time
         seconds, silence = self._watched.rng.randint(*WATCH_SECONDS), self._watched.silence
-        opened = asyncio.get_running_loop().time()
+        opened = loop_time()
         stream = self._watched.api.watch(
             self._resource,
             self._scope,
@@ -285,7 +286,7 @@ class Reflector(Generic[T, R]):
                 raise UnknownOutcomeError("the watch is open and is of another history") from None
         finally:
             self._watch_limit = None
-        self._must_check = asyncio.get_running_loop().time() - opened < seconds - 1
+        self._must_check = loop_time() - opened < seconds - 1
         if not self._must_check and not self._must_list:
             self._arrived()  # the next watch may say nothing for as long as this one did
 

@@ -90,9 +90,16 @@ class HttpKubeApi:
         self, resource: Resource, namespace: str | None = None, *, resource_version: str, label_selector: str = "",
         field_selector: str = "", timeout_seconds: int = 300, decode: Any = Object,
     ) -> AsyncGenerator[WatchEvent[Any], None]:  # fmt: skip
-        given = {"labelSelector": label_selector, "fieldSelector": field_selector, "resourceVersion": resource_version}
-        followed = {"watch": "true", "allowWatchBookmarks": "true", **given}
-        query = wire.query_of({**followed, "timeoutSeconds": timeout_seconds})
+        query = wire.query_of(
+            {
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": resource_version,
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "timeoutSeconds": timeout_seconds,
+            }
+        )
         response = await self._exchange("watch", resource, wire.path_of(resource, namespace) + query, _opened)
         try:
             splitter, decode_event = wire.LineSplitter(), wire.EventDecoder(decode)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from scaler.clock import loop_time
 from scaler.kube.errors import NotSentError
 
 MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -66,11 +67,11 @@ class Credentials:
         self._loader = loader
         self._tls = tls
         self._lock = asyncio.Lock()
-        self._loaded_at = asyncio.get_running_loop().time()
+        self._loaded_at = loop_time()
 
     async def header(self) -> str:
         """The Authorization header, "" for none. Never raises: the server's answer 401 to a stale token says more."""
-        loader, now = self._loader, asyncio.get_running_loop().time()
+        loader, now = self._loader, loop_time()
         ages = loader is None or loader.provider is not None or hasattr(loader, "exec_plugin_expiry")
         if ages and now >= self._loaded_at + TOKEN_LIFE:
             await self._load()
@@ -84,7 +85,7 @@ class Credentials:
 
     async def _load(self) -> None:
         """Load the credentials; after an error the old ones stay."""
-        asked_at = asyncio.get_running_loop().time()
+        asked_at = loop_time()
         async with self._lock:
             if self._loaded_at > asked_at:
                 return
@@ -98,7 +99,7 @@ class Credentials:
                     self._tls.load_cert_chain(self._configuration.cert_file, self._configuration.key_file)
                 elif self._loader is None:
                     self._tls.load_verify_locations(self._configuration.ssl_ca_cert)
-            self._loaded_at = asyncio.get_running_loop().time()
+            self._loaded_at = loop_time()
 
 
 async def load(

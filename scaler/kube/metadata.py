@@ -46,8 +46,8 @@ NO_OWNER = Owner()
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of an object. The records of all kinds begin with these fields; `namespace` is ""
-    for cluster-scoped objects."""
+    """What is kept of an object. The records of all kinds begin with these fields; `namespace` is "" for
+    cluster-scoped objects."""
 
     namespace: str
     name: str

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from scaler.clock import loop_time
 from scaler.kube.api import KubeApi, Object, Page, PatchType, Resource
 from scaler.kube.errors import (
     AlreadyExistsError,
@@ -193,7 +194,7 @@ class Writer:
         """Wait until Retry-After is over; TooManyRequestsError at once when the time is too short for that."""
         while where in self._paused:
             until, answer = self._paused[where]
-            left = until - asyncio.get_running_loop().time()
+            left = until - loop_time()
             if left < 1e-6:  # rounding may leave a rest that no sleep ends
                 break
             if until >= end:
@@ -207,7 +208,7 @@ class Writer:
         try:
             async with self._slots.taken(namespace or ""):
                 # Checked last, right before the request is sent.
-                now = asyncio.get_running_loop().time()
+                now = loop_time()
                 if now >= self._deadline():
                     raise NotLeaderError("leadership has ended, or its renewal is overdue")
                 if now >= end:

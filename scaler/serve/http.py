@@ -12,7 +12,6 @@ Must not change anything: a client that reaches the port can only read. An empty
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import math
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from functools import partial
 import msgspec
 from aiohttp import web
 
+from scaler.clock import loop_time
 from scaler.decide.world import ServiceKey, World
 from scaler.report.metrics import CONTENT_TYPE, Metrics
 from scaler.serve.server import Limits, Server, text
@@ -103,10 +103,10 @@ class _Repeated:
         self._until = -math.inf
 
     def __call__(self) -> bytes:
-        began = asyncio.get_running_loop().time()
+        began = loop_time()
         if began >= self._until:
             self._answer = self._make()
-            ended = asyncio.get_running_loop().time()
+            ended = loop_time()
             self._until = ended + (ended - began) / _SHARE
         return self._answer
 

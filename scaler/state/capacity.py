@@ -55,7 +55,7 @@ class CapacityIndex:
         self._touched.update(dict.fromkeys(self._entries))
 
     def node_changed(self, name: str, facts: NodeFacts | None) -> bool:
-        """The node is this now; None: it has gone. Gives whether that is new."""
+        """The node came or is another now; None: it has gone. Gives whether that is new."""
         entry = self._entries.get(name) if facts is None else self._entries[name]
         if entry is None or entry.facts == facts:
             return False

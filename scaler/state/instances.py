@@ -143,7 +143,9 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
     faulty = faulty_of(cache, pods)
     facts = _owners(cache, membership)
     size = membership.size or next((found.size for found in facts if found.size), 0)
-    waits = any(found.leader_first for found in facts)
+    waits_for_leader = any(found.leader_first for found in facts) and not any(
+        pod.ready for pod in present if pod.name == membership.name
+    )
     return Instance(
         uid=membership.instance,
         name=membership.name,
@@ -170,7 +172,7 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
         unheld=len(ungated(cache, present)),
         irreplaceable=any(pod.governed is not None and pod.governed.maker_uid == pod.uid for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
-        more_to_come=len(present) < size and waits and not any(p.ready for p in present if p.name == membership.name),
+        more_to_come=len(present) < size and waits_for_leader,
         **counts_of(cache, pods, faulty),
     )
 

@@ -95,7 +95,7 @@ def config_map(place: Name, rule: Name, content: Mapping[str, object]) -> Object
         "metadata": {
             "namespace": place.namespace,
             "name": place.name,
-            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule.name, 63)},  # a label's most
+            "labels": {MANAGED_BY_LABEL: MANAGED_BY, KEPT_FOR_LABEL: shortened(rule.name, 63)},  # the most of a label
             "annotations": {KEPT_FOR_ANNOTATION: rule.name, **elsewhere},
         },
         **content,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 
+from scaler.clock import loop_time
 from scaler.decide.world import ServiceKey
 
 FIRST_BACKOFF = 0.005
@@ -46,7 +47,7 @@ class WorkQueue:
         """Look at `key` again: in the next pass, or once more after the pass that processes it now."""
         self._dirty.add(key)
         if key not in self._processing:
-            self._since.setdefault(key, asyncio.get_running_loop().time())
+            self._since.setdefault(key, loop_time())
             self._ready.set()
 
     def wake(self) -> None:
@@ -56,7 +57,7 @@ class WorkQueue:
 
     def dirty_since(self, key: ServiceKey) -> float:
         """Loop time of the first event that made a key dirty which is being processed now."""
-        return self._since.get(key, asyncio.get_running_loop().time())
+        return self._since.get(key, loop_time())
 
     def add_at(self, key: ServiceKey, when: float) -> None:
         """Look at `key` again at loop time `when` (seconds) at the latest; the earliest of several times counts.
@@ -77,7 +78,7 @@ class WorkQueue:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(FIRST_BACKOFF * 2.0 ** min(failures, 32), LAST_BACKOFF)
-        self.add_at(key, asyncio.get_running_loop().time() + delay)
+        self.add_at(key, loop_time() + delay)
         return delay
 
     def forget(self, key: ServiceKey) -> None:

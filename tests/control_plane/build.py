@@ -88,7 +88,7 @@ LWS = Project(
     },
 )  # fmt: skip
 """LeaderWorkerSet's manager with its definition and its webhook configurations. Not part of every control plane. Its
-libraries are those of the default Kubernetes."""
+modules of Kubernetes are those of the default version, so they are compiled once."""
 PROMETHEUS = Project(
     "prometheus",
     "github.com/prometheus/prometheus",

@@ -11,6 +11,7 @@ import signal
 import sys
 from contextlib import suppress
 
+from scaler.clock import Clock
 from scaler.sim.actors.mindie import MindIEController
 from scaler.sim.actors.nodes import NodeSpec, add_node
 from scaler.sim.apiserver.crds import definitions
@@ -18,7 +19,7 @@ from tests.control_plane.build import VERSIONS, BuildError
 from tests.control_plane.plane import ControlPlane, PlaneOptions, temporary
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import install, scaler
-from tests.control_plane.stage import EXAMPLE, staged, wall_clock
+from tests.control_plane.stage import EXAMPLE, staged
 
 _WELCOME = """
 Kubernetes {version} is up with {nodes} fake NPU nodes, and the scaler runs beside it.
@@ -41,7 +42,7 @@ async def _keep_up(plane: ControlPlane, nodes: int) -> None:
     kubeconfig = install(plane)
     async with staged(plane, npu_nodes=nodes, detection=2.0) as stage, scaler(plane.folder, kubeconfig) as process:
         await add_node(stage.api, NodeSpec("cpu-0", npu=0))
-        patience = asyncio.create_task(MindIEController(stage.api, wall_clock(), patience=20.0).run())
+        patience = asyncio.create_task(MindIEController(stage.api, Clock(), patience=20.0).run())
         print(
             _WELCOME.format(
                 version=plane.binaries.version, nodes=nodes, kubeconfig=plane.admin, example=EXAMPLE,

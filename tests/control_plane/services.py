@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from scaler.clock import Clock
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, POD_GROUPS, PODS, KubeApi, Object
 from scaler.kube.errors import AlreadyExistsError
 from scaler.names import RULE_KEY, RULE_LABEL
@@ -32,7 +33,7 @@ from scaler.sim.stories.manifests import apply, copied, ensure_namespace, read_m
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import ALONE, ScalerProcess, install, scaler
-from tests.control_plane.stage import EXAMPLE, MANIFESTS, Stage, playing, until, wall_clock
+from tests.control_plane.stage import EXAMPLE, MANIFESTS, Stage, playing, until
 from tests.control_plane.witness import Witness, watched
 from tests.stand_ins import deployment
 
@@ -120,7 +121,7 @@ class ServicesStage(Stage):
 
     def actors(self) -> Iterator[Any]:
         """To be run beside the scaler: every controller that is not real here."""
-        clock, real = wall_clock(), self.plane.options
+        clock, real = Clock(), self.plane.options
         yield self._mirror
         yield FaultActor(self.api, clock, detection=0.5)
         if self.way.gangs and not real.volcano:

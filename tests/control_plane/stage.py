@@ -34,11 +34,6 @@ _NPU_LABELS = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-91
 T = TypeVar("T")
 
 
-def wall_clock() -> Clock:
-    """Inside a running loop."""
-    return Clock()
-
-
 def kinds_definitions() -> list[Object]:
     """Of every kind but LeaderWorkerSet, whose own one comes with its manager."""
     others = [crd for crd in workload_definitions() if objects.name(crd) != "leaderworkersets.leaderworkerset.x-k8s.io"]
@@ -151,7 +146,7 @@ async def playing(api: KubeApi, actors: Iterable[Any]) -> AsyncIterator[None]:
 async def staged(plane: ControlPlane, *, npu_nodes: int = 0, detection: float = 0.5) -> AsyncIterator[Stage]:
     """A cluster with a gang scheduler and a fault actor for as long as the block lasts."""
     async with plane.client() as api:
-        actors = (GangScheduler(api, period=0.2), FaultActor(api, wall_clock(), detection=detection))
+        actors = (GangScheduler(api, period=0.2), FaultActor(api, Clock(), detection=detection))
         async with playing(api, actors):
             stage = Stage(api)
             await stage.add_npu_nodes(npu_nodes)

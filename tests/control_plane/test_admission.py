@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
+from scaler.clock import Clock
 from scaler.kube.api import Object
 from scaler.names import (
     DELETION_COST,
@@ -38,7 +39,7 @@ from scaler.settings import Settings
 from tests.control_plane.plane import ControlPlane, kubectl_path
 from tests.control_plane.programs import ControlPlaneError, free_ports
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, ScalerProcess, scaler
-from tests.control_plane.stage import until, wall_clock
+from tests.control_plane.stage import until
 from tests.jobs import job, rule_config_map
 from tests.serve.reviewing import patched, request
 
@@ -329,7 +330,7 @@ async def webhook(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
     account = await asyncio.to_thread(plane.grant, NAMESPACE, ACCOUNT)
     async with plane.client(account) as api:
         settings = Settings(lease_namespace=NAMESPACE, webhook_service="127.0.0.1")
-        keeper = CertificateKeeper(api, wall_clock(), settings)
+        keeper = CertificateKeeper(api, Clock(), settings)
         groups = {"rule": ("group0", "group1")}
         server = webhook_server(lambda _namespace, rule: groups.get(rule), Metrics())
         async with server.served("127.0.0.1", 0, lambda: keeper.context) as port:

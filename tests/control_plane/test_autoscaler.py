@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from scaler.clock import rfc3339
+from scaler.clock import Clock, rfc3339
 from scaler.kube.api import CONFIG_MAPS, ELASTIC_SERVICES, Object
 from scaler.names import RULE_KEY
 from scaler.sim.actors import objects
@@ -32,7 +32,7 @@ from scaler.sim.actors.nodes import NodeFate
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.programs import free_ports
 from tests.control_plane.services import Platform, PlatformStage, ascend_jobs, played
-from tests.control_plane.stage import EXAMPLE, kinds_definitions, until, wall_clock
+from tests.control_plane.stage import EXAMPLE, kinds_definitions, until
 from tests.control_plane.test_kinds import PLATFORMS
 from tests.control_plane.witness import Orders, watched
 
@@ -69,7 +69,7 @@ class Autoscaler:
     def __init__(self, plane: ControlPlane) -> None:
         self.load = 0.0
         self._plane = plane
-        self._clock = wall_clock()
+        self._clock = Clock()
 
     def follow(self, namespace: str, name: str, most: int) -> None:
         """Let one scale this ElasticService between 0 and `most`, without a pause either way."""

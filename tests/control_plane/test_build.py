@@ -79,6 +79,11 @@ def test_programs_that_go_names_as_we_do_are_built_in_one_call(pretend: Pretend)
     assert pretend.builds() == 1
 
 
+def test_the_manager_of_leader_worker_sets_has_the_libraries_of_the_default_kubernetes() -> None:
+    _, _, version = build.VERSIONS[0].partition(".")
+    assert f"k8s.io/client-go v0.{version} " in (LWS.folder / "go.mod").read_text()
+
+
 def test_a_file_that_the_module_does_not_have_is_named(pretend: Pretend) -> None:
     pretend.go()
     with pytest.raises(BuildError, match=r"sigs\.k8s\.io/lws \S+ has no config/crd/"):

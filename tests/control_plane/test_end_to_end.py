@@ -37,7 +37,7 @@ from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.proxy import Fault, Proxy, proxied, status
 from tests.control_plane.scaler_process import ACCOUNT, ALONE, LEASE, NAMESPACE, ScalerProcess, install, scaler
-from tests.control_plane.stage import staged, wall_clock
+from tests.control_plane.stage import staged
 from tests.control_plane.witness import Witness, watched
 from tests.simulation.test_motor import SERVICES
 
@@ -116,7 +116,7 @@ async def play_really(plane: ControlPlane, scenario: Scenario, folder: Path, fac
         kubeconfig = plane.grant(NAMESPACE, ACCOUNT, server=proxy.url)
         runner = _Runner(folder, kubeconfig, [*ALONE, *LEASE, *flags(scenario.settings, factor)])
         world = _RealWorld(
-            api, wall_clock(), scenario, controller=runner, timeline=timeline, seed=scenario.seed,
+            api, Clock(), scenario, controller=runner, timeline=timeline, seed=scenario.seed,
             controller_api=_ProxyFaults(api, proxy),
         )  # fmt: skip
         world.runner = runner

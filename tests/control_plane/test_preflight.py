@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from scaler.clock import Clock
 from scaler.kube.api import DEPLOYMENTS, KubeApi
 from scaler.serve import certificates
 from scaler.sim.actors.devices import report_chips
@@ -21,7 +22,7 @@ from scaler.sim.apiserver.crds import definitions
 from scaler.sim.stories.manifests import ensure_namespace
 from tests.control_plane.plane import ControlPlane, kubectl_path
 from tests.control_plane.scaler_process import ACCOUNT, LEASE, NAMESPACE, scaler
-from tests.control_plane.stage import MANIFESTS, staged, until, wall_clock
+from tests.control_plane.stage import MANIFESTS, staged, until
 from tests.jobs import manifest
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +58,7 @@ async def mindcluster(plane: ControlPlane, api: KubeApi) -> None:
         DEPLOYMENTS, VOLCANO, manifest(DEPLOYMENTS, "volcano-scheduler", VOLCANO, labels=labels, spec=spec)
     )
     for number in range(3):
-        await report_chips(api, wall_clock(), f"npu-{number}", [], healthy=True)
+        await report_chips(api, Clock(), f"npu-{number}", [], healthy=True)
     await asyncio.to_thread(
         plane.kubectl, "rollout", "status", "deployment/volcano-scheduler", "-n", VOLCANO, "--timeout=60s"
     )

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from scaler.cli import main
+from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS
 from scaler.sim.actors.clusterd import ClusterD
 from scaler.sim.actors.devices import DevicePlugin, report_chips
@@ -19,7 +20,7 @@ from scaler.tools.diagnosis import Check, diagnose
 from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.scaler_process import ALONE, install, scaler
-from tests.control_plane.stage import Stage, staged, until, wall_clock
+from tests.control_plane.stage import Stage, staged, until
 
 JOBS = ("mindie-server-d0", "mindie-server-p0", "mindie-server-p1")
 
@@ -78,10 +79,10 @@ async def test_tables_follow_a_lost_node_and_faulty_chips(fresh_plane: FreshPlan
         assert (await _table(stage, "mindie-server-p0"))[1] > first
 
         node = await stage.node_of("mindie-server-p1")
-        await report_chips(stage.api, wall_clock(), node, [3], healthy=False)
+        await report_chips(stage.api, Clock(), node, [3], healthy=False)
         await _withdrawn(stage, "mindie-server-p1")
         await stage.runs(group0=1, group1=1)
-        await report_chips(stage.api, wall_clock(), node, [3], healthy=True)
+        await report_chips(stage.api, Clock(), node, [3], healthy=True)
         await stage.runs(group0=2, group1=1)
         await _complete(stage)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, EVENTS, NAMESPACES, Object
 from scaler.kube.errors import NotFoundError
 from scaler.sim.actors.devices import DevicePlugin
@@ -27,7 +28,7 @@ from tests.control_plane.plane import ControlPlane, PlaneOptions
 from tests.control_plane.plugin import FreshPlane
 from tests.control_plane.programs import ControlPlaneError
 from tests.control_plane.scaler_process import install, leads, scaler
-from tests.control_plane.stage import Stage, staged, until, wall_clock
+from tests.control_plane.stage import Stage, staged, until
 from tests.stand_ins import DeployedOperator, deployment
 
 pytestmark = [pytest.mark.plane_options(audit=True), pytest.mark.long("services in real time")]
@@ -53,7 +54,7 @@ async def operated(plane: ControlPlane) -> AsyncIterator[Stage]:
         await add_node(api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         await stage.api.create(NAMESPACES, None, {"metadata": {"name": OPERATORS}})
         await stage.api.create(DEPLOYMENTS, OPERATORS, deployment())
-        actors = [asyncio.create_task(a.run()) for a in (DeployedOperator(api, wall_clock()), DevicePlugin(api))]
+        actors = [asyncio.create_task(a.run()) for a in (DeployedOperator(api, Clock()), DevicePlugin(api))]
         try:
             yield stage
             assert [actor for actor in actors if actor.done()] == []

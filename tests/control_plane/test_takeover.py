@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from scaler.clock import Clock
 from scaler.kube.api import CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVICES, NAMESPACES, POD_GROUPS, PODS, SERVICES
 from scaler.names import KEEP_LABEL, RANK_TABLE_KEY, RANK_TABLE_PREFIX
 from scaler.sim.actors import objects
@@ -24,7 +25,7 @@ from scaler.sim.actors.nodes import NodeFate, NodeSpec, add_node
 from scaler.sim.actors.operator import NAMESPACE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.scaler_process import USER, install, scaler
-from tests.control_plane.stage import Stage, staged, until, wall_clock
+from tests.control_plane.stage import Stage, staged, until
 from tests.stand_ins import DEPLOYMENT, DeployedOperator, deployment
 
 pytestmark = pytest.mark.plane_options(audit=True)
@@ -40,7 +41,7 @@ async def _operated(plane: ControlPlane) -> AsyncIterator[Stage]:
         await add_node(api, NodeSpec("cpu-0", npu=0, cpu=2000, memory="8Ti", pods=500))
         await stage.api.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
         await stage.api.create(DEPLOYMENTS, NAMESPACE, deployment())
-        actors = [asyncio.create_task(a.run()) for a in (DeployedOperator(api, wall_clock()), DevicePlugin(api))]
+        actors = [asyncio.create_task(a.run()) for a in (DeployedOperator(api, Clock()), DevicePlugin(api))]
         try:
             await stage.apply()
             await stage.runs(group0=2, group1=1)

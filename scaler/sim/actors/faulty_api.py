@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from scaler.clock import loop_time
 from scaler.kube.api import PODS, KubeApi, Object, Page, Resource, WatchEvent
 from scaler.kube.errors import KubeError, NotSentError, UnknownOutcomeError, status_error
 from scaler.sim.actors import objects
@@ -103,17 +104,17 @@ class FaultyApi(KubeApi):
     def fail(self, *, share: float, lasting: float) -> None:
         """Fail this share of the requests with 500 for so many seconds."""
         self._share = share
-        self._failing_until = asyncio.get_running_loop().time() + lasting
+        self._failing_until = loop_time() + lasting
 
     def cut_watches(self) -> None:
         """Break every watch that waits for an event now."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         waiting, self._waiting = self._waiting, {}
         for scope in waiting.values():
             scope.reschedule(now)
 
     def _fault(self) -> KubeError | None:
-        if asyncio.get_running_loop().time() >= self._failing_until or self._random.random() >= self._share:
+        if loop_time() >= self._failing_until or self._random.random() >= self._share:
             return None
         return status_error(500, "InternalError", "injected by the scenario")
 

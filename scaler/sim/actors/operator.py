@@ -11,14 +11,13 @@ Must not: know of services or instances, look at nodes, or be better than the or
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections import Counter, defaultdict
 
 import msgspec
 
-from scaler.clock import Clock
+from scaler.clock import Clock, loop_time
 from scaler.informers.pods import read_pod
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS, SERVICES, KubeApi, Object, Resource
 from scaler.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
@@ -77,7 +76,7 @@ class AscendOperator(StandIn):
 
     async def _round(self) -> float | None:
         self._count_lost_pods()
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         for job in self.mirror.all(ASCEND_JOBS):
             owned = [obj for resource in (PODS, POD_GROUPS, SERVICES) for obj in self.mirror.owned(resource, job)]
             versions = tuple(obj["metadata"]["resourceVersion"] for obj in (job, *owned))
@@ -85,7 +84,7 @@ class AscendOperator(StandIn):
                 self._looked_at[key_of(job)] = versions
                 self._due[key_of(job)] = now
         await self._reconcile_next()
-        return min(self._due.values()) - asyncio.get_running_loop().time() if self._due else None
+        return min(self._due.values()) - loop_time() if self._due else None
 
     def _count_lost_pods(self) -> None:
         """A pod of the present round that is gone, for any reason, begins the next round."""
@@ -100,7 +99,7 @@ class AscendOperator(StandIn):
 
     async def _reconcile_next(self) -> None:
         """The original has one worker: a slow answer delays all jobs."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         ready = [key for key, due in self._due.items() if due <= now]
         if not ready:
             return

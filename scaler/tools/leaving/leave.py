@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
+from scaler.clock import loop_time
 from scaler.kube.api import DEPLOYMENTS, DISRUPTION_BUDGETS, LEASES, PODS, KubeApi, Object, PatchType, Resource
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
 from scaler.names import GATE, GROUP_LABEL, JOB_ID_LABEL, RULE_LABEL
@@ -70,14 +71,14 @@ class Leaving:
 
     async def _wait_until_nothing_is_gated(self) -> list[str]:
         """The namespaces in which new pods still get the gate; empty once they do not, `CALM` times in a row."""
-        end, calm, silent = _now() + UNGATED, 0, set[str]()
+        end, calm, silent = loop_time() + UNGATED, 0, set[str]()
         namespaces = await opted_in(self._api, self._install)
         while namespaces:
             tried = {namespace: await self._is_gated(namespace) for namespace in namespaces}
             silent |= {namespace for namespace, gated in tried.items() if gated is None}
             left = [namespace for namespace, gated in tried.items() if gated]
             calm = 0 if left else calm + 1
-            if calm >= CALM or _now() > end:
+            if calm >= CALM or loop_time() > end:
                 break
             await asyncio.sleep(POLL)
         for namespace in sorted(silent):
@@ -104,9 +105,9 @@ class Leaving:
                     DEPLOYMENTS, self._install.namespace, name, patch, patch_type=PatchType.MERGE
                 )  # fmt: skip
                 self._say(f"scaled Deployment {self._install.namespace}/{name} to 0")
-        end, idle = _now() + STOPPED, _Idle()
+        end, idle = loop_time() + STOPPED, _Idle()
         while left := [*await self._pods(), *await self._holders(idle)]:
-            if _now() > end:
+            if loop_time() > end:
                 raise StuckError(
                     f"still at work after {STOPPED:g} s: {', '.join(left)}. Stop that, then run this again. Nothing "
                     "holds new pods any more"
@@ -177,7 +178,7 @@ class _Idle:
         self._seen: dict[str, tuple[Any, float]] = {}
 
     def is_held(self, lease: Object, duration: float) -> bool:
-        spec, now = at(lease, "spec"), _now()
+        spec, now = at(lease, "spec"), loop_time()
         version, since = self._seen.setdefault(lease["metadata"]["uid"], (spec.get("renewTime"), now))
         if spec.get("renewTime") != version:
             since = now
@@ -202,7 +203,3 @@ def _trial() -> Object:
 
 def _name(pod: HeldPod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
