@@ -3,16 +3,17 @@
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
-# Four on two cores: tests of the control plane wait most of their time.
-JOBS ?= 4
+# Processes of pytest. On two cores, 4 and 5 by default: tests of the control plane, and so most of the long ones, wait
+# most of their time.
+JOBS ?=
 CONTAINER ?= docker
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' scaler/__init__.py)
 UV_VERSION := 0.13.8
 # The first one of VERSIONS in tests/control_plane/build.py.
 KUBERNETES := $(shell sed -n '/^VERSIONS = /s/[^0-9]*\([0-9.]*\).*/\1/p' tests/control_plane/build.py)
-PYTEST = $(PY) -m pytest -n $(JOBS) --dist loadgroup --durations=20
+PYTEST = $(PY) -m pytest --dist loadgroup --durations=20 -n
 
-export VENV PYTHON
+export VENV PYTHON JOBS
 # Tests start hundreds of processes: each would compile everything where a machine forbids to keep it.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
@@ -27,24 +28,23 @@ demo: runtime  ## Run the real controller on a simulated cluster (under a minute
 .PHONY: test
 test: say-test dev  ## Run the tests, against one version of Kubernetes; ARGS="-k words" selects, JOBS=1 is one process
 	@$(PY) -m tests.control_plane.build $(KUBERNETES)
-	@$(PYTEST) -m "not long" $(ARGS)
+	@$(PYTEST) $(or $(JOBS),4) -m "not long" $(ARGS)
 
 .PHONY: test-rest
 test-rest: say-rest dev  ## What `make test` leaves out: long tests, other versions of Kubernetes, other programs
-	@JOBS=$(JOBS) sh .ci/pythons
-	@$(PY) -m tests.control_plane.build
-	@$(PYTEST) -m long $(ARGS)
+	@sh .ci/pythons & $(PY) -m tests.control_plane.build; built=$$?; wait $$! && exit $$built
+	@$(PYTEST) $(or $(JOBS),5) -m long $(ARGS)
 
 .PHONY: pythons
 pythons: dev  ## Send anything through the controller on every supported Python that is here (part of test-rest)
-	@JOBS=$(JOBS) sh .ci/pythons
+	@sh .ci/pythons
 
 .PHONY: test-all
 test-all: test test-rest  ## Run all tests (docs/reference/tests.md)
 
 .PHONY: test-fast
 test-fast: dev  ## What of `make test` needs no control plane
-	@$(PYTEST) -m "not long" --no-control-plane $(ARGS)
+	@$(PYTEST) $(or $(JOBS),4) -m "not long" --no-control-plane $(ARGS)
 
 .PHONY: dev-cluster
 dev-cluster: dev  ## Keep a real control plane with fake NPU nodes and the scaler up (docs/tutorial-dev-cluster.md)

@@ -15,7 +15,7 @@ LIMITS = {
     # what: (limit, target)
     "controller": (19_120, 14_000 + 5_256),
     "simulation": (9_140, 9_000 + 1_025),
-    "test helpers": (11_680, 9_000 + 2_751),
+    "test helpers": (11_700, 9_000 + 2_751),
 }
 DEFINITION = """\
 Lines as `wc -l` counts them, of *.py, comments, docstrings and empty lines included.

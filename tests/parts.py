@@ -1,12 +1,16 @@
 """Which tests `make test` leaves to `make test-rest`: those marked `long` (docs/reference/tests.md).
 
-What runs against another Kubernetes than the first one of `tests.control_plane.build.VERSIONS` is marked so here."""
+What runs against another Kubernetes than the first one of `tests.control_plane.build.VERSIONS` is marked so here, and
+tests that wait are spread over the workers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
+from xdist.workermanage import WorkerController
 
 from tests.control_plane.build import VERSIONS
 
@@ -33,3 +37,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if dict(item.user_properties).get(KUBERNETES, VERSIONS[0]) != VERSIONS[0]:
             item.add_marker(pytest.mark.long("another version of Kubernetes"))
     items.sort(key=lambda item: not any(mark.kwargs.get("first") for mark in item.iter_markers("long")))
+
+
+class Mixed(LoadGroupScheduling):
+    """Every other worker prefers tests of the control plane, which wait most of their time; the others compute."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        waits = self.nodes.index(node) % 2 == 0
+        for scope, tests in self.workqueue.items():
+            if any(name.startswith("tests/control_plane/") for name in tests) == waits:
+                self.workqueue.move_to_end(scope, last=False)
+                break
+        super()._assign_work_unit(node)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
+    return Mixed(config, log) if config.getoption("dist") == "loadgroup" else None

@@ -50,6 +50,16 @@ def test_together(number, worker_id):
 def test_anywhere(number):
     pass
 """
+TESTS_THAT_SLEEP = """
+import time
+import pytest
+
+@pytest.mark.parametrize("number", range(6))
+def test_of_half_a_second(number, worker_id):
+    time.sleep(0.5)
+    with open("{folder}/{kind}", "a") as workers:
+        workers.write(worker_id + chr(10))
+"""
 TESTS_OF_A_PLANE = """
 import pytest
 
@@ -142,6 +152,19 @@ def test_the_tests_of_a_group_run_in_one_worker(tmp_path: Path) -> None:
     workers = (tmp_path / "workers").read_text().split()
     assert len(workers) == 6
     assert len(set(workers)) == 1
+
+
+def test_tests_that_wait_are_spread_over_every_other_worker(tmp_path: Path) -> None:
+    (tmp_path / "tests/control_plane").mkdir(parents=True)
+    waiting = TESTS_THAT_SLEEP.format(folder=tmp_path, kind="waits")
+    (tmp_path / "tests/control_plane/test_waits.py").write_text(waiting)
+    said = run_pytest(
+        tmp_path, "-n", "2", "--dist", "loadgroup", tests=TESTS_THAT_SLEEP.format(folder=tmp_path, kind="computes")
+    )
+    assert "12 passed" in said
+    first, second = ({*(tmp_path / kind).read_text().split()[:3]} for kind in ("waits", "computes"))
+    assert (len(first), len(second)) == (1, 1)
+    assert first != second
 
 
 def test_what_fails_is_run_again_on_a_fresh_control_plane_and_so_is_the_rest(tmp_path: Path) -> None:

@@ -65,11 +65,7 @@ def _is_told_here(path: Path) -> bool:
 
 _SCENARIOS = sorted(filter(_is_told_here, (Path(__file__).parents[1] / "scenarios").glob("*.yaml")))
 _FIRST = [path for path in _SCENARIOS if path.stem == "smaller-rule"]
-_LONG = [
-    pytest.param(path, marks=[LONG, pytest.mark.xdist_group(f"really-{number % 2}")])
-    for number, path in enumerate(path for path in _SCENARIOS if path not in _FIRST)
-]
-"""In two workers, because these tests wait most of their time: the others compute meanwhile."""
+_LONG = [pytest.param(path, marks=LONG) for path in _SCENARIOS if path not in _FIRST]
 _FACTORS = {"cold-start": 3.0, "crashing-pod": 4.0}
 """How much faster than written. These two have windows of seconds, which a busy machine needs."""
 
