@@ -17,9 +17,11 @@ from structlog.testing import capture_logs
 
 from scaler import names
 from scaler.clock import Clock
+from scaler.decide.world import ServiceKey
 from scaler.kube import api
 from scaler.kube.api import Object, Resource
 from scaler.names import GATE
+from scaler.report.elastic_services import names_of
 from scaler.serve import reviews
 from scaler.sim.loop import run
 from scaler.workloads import devices
@@ -322,6 +324,17 @@ SEVERAL = st.lists(hostile(), min_size=1, max_size=4)
 @given(SEVERAL)
 def test_any_object_leaves_the_others_served(objects: list[tuple[Resource, Object]]) -> None:
     play(objects)
+
+
+def test_a_spec_that_is_no_object_is_about_another_service() -> None:
+    async def story() -> None:
+        async with beside_a_healthy_service() as (on, attacker):
+            first, second = names_of(ServiceKey(NAMESPACE, "rule", "mindie"))
+            attacker.put(api.ELASTIC_SERVICES, api.ELASTIC_SERVICES.object({"name": first}, spec=True))
+            await on.settle(3)
+            assert await on.cluster.get(api.ELASTIC_SERVICES, NAMESPACE, second)
+
+    run(story())
 
 
 @pytest.mark.long("four minutes")

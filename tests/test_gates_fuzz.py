@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scaler.kube.api import PODS, Object
+from scaler.kube.errors import NotFoundError
 from scaler.names import GATE, INSTANCE, INSTANCE_SIZE, POD_GROUP
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, held, node, rule_config_map, rule_document
@@ -67,7 +69,8 @@ def test_any_pod_gets_a_reason_and_harms_nobody(pods: list[Any], binds: list[int
                 if number < len(found) and not (
                     found[number]["spec"].get("schedulingGates") or found[number]["spec"].get("nodeName")
                 ):
-                    await on.bind(found[number])
+                    with suppress(NotFoundError):  # it was revoked at this moment
+                        await on.bind(found[number])
             before = bound(on)
             await on.settle(200)
             assert before <= bound(on)

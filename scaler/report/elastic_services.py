@@ -28,6 +28,7 @@ from scaler.report.metrics import Metrics
 from scaler.report.service_events import WARNINGS, service_events
 from scaler.report.service_reports import ServiceReport, Subject
 from scaler.report.service_status import status_of, without_jobs
+from scaler.rules.values import at
 
 _log = structlog.get_logger("report")
 _NEW = ("selector", "wanted")
@@ -200,7 +201,7 @@ def names_of(key: ServiceKey) -> tuple[str, str]:
 
 
 def _is_about(there: Object, key: ServiceKey) -> bool:
-    spec = there.get("spec") or {}
+    spec = at(there, "spec")
     return (spec.get("rule"), spec.get("jobID")) == (key.rule, key.job_id)
 
 
