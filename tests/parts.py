@@ -51,5 +51,6 @@ class Mixed(LoadGroupScheduling):
         super()._assign_work_unit(node)
 
 
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is none
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
     return Mixed(config, log) if config.getoption("dist") == "loadgroup" else None
