@@ -11,7 +11,8 @@ VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' scaler/__init__.py)
 UV_VERSION := 0.13.8
 # The first one of VERSIONS in tests/control_plane/build.py.
 KUBERNETES := $(shell sed -n '/^VERSIONS = /s/[^0-9]*\([0-9.]*\).*/\1/p' tests/control_plane/build.py)
-PYTEST = $(PY) -m pytest --dist loadgroup --durations=20 -n
+# $(call PYTEST,processes)
+PYTEST = $(PY) -m pytest -n $(or $(JOBS),$(1)) --dist loadgroup --durations=20
 
 export VENV PYTHON JOBS
 # Tests start hundreds of processes: each would compile everything where a machine forbids to keep it.
@@ -28,12 +29,13 @@ demo: runtime  ## Run the real controller on a simulated cluster (under a minute
 .PHONY: test
 test: say-test dev  ## Run the tests, against one version of Kubernetes; ARGS="-k words" selects, JOBS=1 is one process
 	@$(PY) -m tests.control_plane.build $(KUBERNETES)
-	@$(PYTEST) $(or $(JOBS),4) -m "not long" $(ARGS)
+	@$(call PYTEST,4) -m "not long" $(ARGS)
 
 .PHONY: test-rest
 test-rest: say-rest dev  ## What `make test` leaves out: long tests, other versions of Kubernetes, other programs
+# Both at once; interrupted, the first goes on to its end, some two minutes.
 	@sh .ci/pythons & $(PY) -m tests.control_plane.build; built=$$?; wait $$! && exit $$built
-	@$(PYTEST) $(or $(JOBS),5) -m long $(ARGS)
+	@$(call PYTEST,5) -m long $(ARGS)
 
 .PHONY: pythons
 pythons: dev  ## Send anything through the controller on every supported Python that is here (part of test-rest)
@@ -44,7 +46,7 @@ test-all: test test-rest  ## Run all tests (docs/reference/tests.md)
 
 .PHONY: test-fast
 test-fast: dev  ## What of `make test` needs no control plane
-	@$(PYTEST) $(or $(JOBS),4) -m "not long" --no-control-plane $(ARGS)
+	@$(call PYTEST,4) -m "not long" --no-control-plane $(ARGS)
 
 .PHONY: dev-cluster
 dev-cluster: dev  ## Keep a real control plane with fake NPU nodes and the scaler up (docs/tutorial-dev-cluster.md)

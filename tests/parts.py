@@ -42,15 +42,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Mixed(LoadGroupScheduling):
     """Every other worker prefers tests of the control plane, which wait most of their time; the others compute."""
 
+    _used_up: frozenset[bool] = frozenset()
+
     def _assign_work_unit(self, node: WorkerController) -> None:
         waits = self.nodes.index(node) % 2 == 0
-        for scope, tests in self.workqueue.items():
-            if any(name.startswith("tests/control_plane/") for name in tests) == waits:
-                self.workqueue.move_to_end(scope, last=False)
-                break
+        units = () if waits in self._used_up else self.workqueue.items()  # thousands: look through them once in vain
+        preferred = (scope for scope, tests in units if next(iter(tests)).startswith("tests/control_plane/") == waits)
+        if scope := next(preferred, ""):
+            self.workqueue.move_to_end(scope, last=False)
+        else:
+            self._used_up |= {waits}
         super()._assign_work_unit(node)
 
 
-@pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is none
+@pytest.hookimpl(optionalhook=True)  # unknown with `-p no:xdist`
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
     return Mixed(config, log) if config.getoption("dist") == "loadgroup" else None

@@ -220,9 +220,7 @@ def _targets(project: Project, folder: Path) -> Iterator[tuple[Path | str, list[
     named = [package for name, package in project.programs.items() if package.endswith(f"/{name}")]
     if named:
         yield f"{folder}/", named
-    for name, package in project.programs.items():
-        if package not in named:
-            yield folder / name, [package]
+    yield from ((folder / name, [package]) for name, package in project.programs.items() if package not in named)
 
 
 def _said(command: Sequence[str | Path], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -72,7 +72,7 @@ class Person:
         async with asyncio.timeout(30):
             output, _ = await process.communicate()
         assert process.returncode == code, output.decode()
-        return re.sub(_LOGGED, "", output.decode())
+        return _LOGGED.sub("", output.decode())
 
     def file(self, name: str, text: str) -> str:
         path = self.folder / name
