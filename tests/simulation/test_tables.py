@@ -18,6 +18,7 @@ from scaler.sim.actors.stand_in import StandIn
 from scaler.sim.cluster import SimCluster
 from scaler.sim.stories.scenario import Scenario
 from scaler.sim.stories.timeline import Timeline
+from tests.parts import short_and_long
 from tests.rig import START
 from tests.simulation.test_degrading import SERVICE
 from tests.simulation.test_motor import SERVICES
@@ -162,7 +163,7 @@ def _story(nodes: int) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", short_and_long(SERVICES, short=3, why="more services"))
 def test_all_tables_of_a_service_are_right_at_every_moment_and_complete_in_the_end(real_data: Path, name: str) -> None:
     nodes, prefills, decodes = SERVICES[name]
     folder = real_data / "motor" / name
