@@ -30,7 +30,7 @@ def tree(release: str) -> Path:
             answer = subprocess.run(command, capture_output=True, check=False)
             if answer.returncode:
                 pytest.skip(f"{release}: commit {commit[:12]} is not in the history of {ROOT}")
-            subprocess.run(["tar", "-x"], cwd=fresh, input=answer.stdout, check=True)
+            subprocess.run(["tar", "-xf", "-"], cwd=fresh, input=answer.stdout, check=True)
     return folder
 
 

@@ -64,7 +64,7 @@ def test_the_service_starts_loses_nodes_degrades_and_recovers(real_data: Path, n
     played(story_of(name, real_data / "motor" / name))
 
 
-@pytest.mark.parametrize("name", short_and_long(SERVICES, short=3, why="the others beside it"))
+@pytest.mark.parametrize("name", short_and_long(SERVICES, short=3, why="more services"))
 def test_beside_ascend_operator_it_does_the_same_with_its_files_unchanged(real_data: Path, name: str) -> None:
     story = story_of(name, real_data / "motor" / name, BESIDE, ascend_operator=True)
     played(story, before=[deployment()], mode=Mode.AUTO)

@@ -204,7 +204,7 @@ def held(app: App) -> Counter[str]:
     return found
 
 
-@pytest.mark.long("half a week: what one of a hundred services leaves is noticed", first=True)
+@pytest.mark.long("half a week", first=True)
 @pytest.mark.parametrize("hours", [6.0, 84.0])
 def test_nothing_is_left_of_what_has_gone(hours: float) -> None:
     found = soaked(hours, rests=6, seed=1)
