@@ -8,7 +8,6 @@ PY := $(VENV)/bin/python
 JOBS ?=
 CONTAINER ?= docker
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' scaler/__init__.py)
-UV_VERSION := 0.13.8
 # The first one of VERSIONS in tests/control_plane/build.py.
 KUBERNETES := $(shell sed -n '/^VERSIONS = /s/[^0-9]*\([0-9.]*\).*/\1/p' tests/control_plane/build.py)
 # $(call PYTEST,processes)
@@ -33,8 +32,8 @@ test: say-test dev  ## Run the tests, against one version of Kubernetes; ARGS="-
 
 .PHONY: test-rest
 test-rest: say-rest dev  ## What `make test` leaves out: long tests, other versions of Kubernetes, other programs
-# Both at once; interrupted, the first goes on to its end, some two minutes.
-	@sh .ci/pythons & $(PY) -m tests.control_plane.build; built=$$?; wait $$! && exit $$built
+# Both at once, the first while the second leaves a core idle; interrupted, the first goes on to its end, some minutes.
+	@nice sh .ci/pythons & $(PY) -m tests.control_plane.build; built=$$?; wait $$! && exit $$built
 	@$(call PYTEST,5) -m long $(ARGS)
 
 .PHONY: pythons
@@ -132,7 +131,6 @@ bench-reaction: dev  ## Measure on a real API server: reaction, bursts, rest, fa
 ##@ Ship it
 .PHONY: lock
 lock: dev  ## Resolve the dependencies of pyproject.toml again; UPGRADE=1 takes newer versions
-	@$(PY) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@for lock in requirements.lock "requirements-dev.lock --group dev -c requirements.lock"; do \
 	    $(PY) -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	        --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) pyproject.toml -o $$lock || exit 1; \
