@@ -20,7 +20,7 @@ from tests.faults import WRITES, Fault, Rule
 from tests.parts import short_and_long
 
 ROOT = Path(__file__).parents[2]
-SEEDS = range(500)
+SEEDS = range(300)
 BATCH = 10
 BUSY = 14
 """A seed with two replicas, crashes and API faults."""

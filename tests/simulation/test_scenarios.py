@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from scaler.tools.simulation.scenario_file import check_inputs, load_scenario
-from tests.parts import short_and_long
 from tests.simulation.worlds import ROOT, played
 
 SCENARIOS = sorted((ROOT / "tests" / "scenarios").glob("*.yaml"))
@@ -18,14 +17,15 @@ LONGEST = {
     "scale-ups-that-spoil-nothing-are-never-revoked", "thirty-services-of-mixed-sizes-beside-ascend-operator",
     "scale-ups-that-spoil-nothing-are-never-revoked-beside-ascend-operator",
 }  # fmt: skip
-LONG = pytest.mark.long("up to half a minute of CPU for each order of events")
+LONG = pytest.mark.long("up to half a minute of CPU for each order of events, or another order of the same events")
+ORDERS = [
+    pytest.param(path, seed, marks=LONG if seed or path.stem in LONGEST else (), id=f"{path.stem}-{seed}")
+    for path in (*SCENARIOS, DEMO)
+    for seed in range(2 if path.stem in LONGEST else 3)
+]
 
 
-@pytest.mark.parametrize("seed", short_and_long(range(3), short=1, why="other orders of the same events"))
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=LONG if path.stem in LONGEST else (), id=path.stem) for path in (*SCENARIOS, DEMO)],
-)
+@pytest.mark.parametrize(("path", "seed"), ORDERS)
 def test_the_scenario_does_what_it_expects(path: Path, seed: int) -> None:
     scenario = load_scenario(path)
     check_inputs(scenario)
