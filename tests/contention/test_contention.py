@@ -46,12 +46,6 @@ def test_the_measured_loads_end_as_promised_with_every_seed_each_in_its_own_hist
     assert max(one.admissions for one in outcomes) <= 4
 
 
-@pytest.mark.parametrize("story", MEASURED)
-@pytest.mark.long("twenty services")
-def test_the_measured_loads_end_as_promised(story: str) -> None:
-    assert play(story, 101).failures == []
-
-
 @BOTH
 @pytest.mark.parametrize("story", TOLD)
 def test_every_story_ends_as_promised(story: str, beside: bool) -> None:
