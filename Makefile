@@ -32,8 +32,8 @@ test: say-test dev  ## Run the tests, against one version of Kubernetes; ARGS="-
 
 .PHONY: test-rest
 test-rest: say-rest dev  ## What `make test` leaves out: long tests, other versions of Kubernetes, other programs
-# Both at once, the first while the second leaves a core idle; interrupted, the first goes on to its end, some minutes.
-	@nice sh .ci/pythons & $(PY) -m tests.control_plane.build; built=$$?; wait $$! && exit $$built
+# Both at once; interrupted, the first goes on to its end, some two minutes.
+	@sh .ci/pythons & $(PY) -m tests.control_plane.build; built=$$?; wait $$! && exit $$built
 	@$(call PYTEST,5) -m long $(ARGS)
 
 .PHONY: pythons

@@ -229,7 +229,7 @@ def _said(command: Sequence[str | Path], cwd: Path | None = None) -> subprocess.
 
 
 def _environment() -> dict[str, str]:
-    memory = {"GOGC": "400", "GOMEMLIMIT": "2GiB"}  # less CPU time than with less garbage, and than with all of it
+    memory = {"GOGC": "400", "GOMEMLIMIT": "2GiB"}  # the least CPU time of what was tried: docs/reference/tests.md
     return {**memory, **os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
