@@ -30,6 +30,7 @@ from scaler.kube.api import (
 from scaler.kube.errors import ForbiddenError, KubeError, UnknownOutcomeError
 from scaler.names import BUDGET, DELETION_COST, GATE, HELD_COST, INSTALL_LABEL, NAMESPACE_LABEL
 from scaler.sim.apiserver.client import Interceptor, Request
+from scaler.sim.apiserver.crds import workload_definition
 from scaler.sim.apiserver.server import Review
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
@@ -37,6 +38,7 @@ from scaler.sim.webhooks import hold_pods
 from scaler.tools.leaving import leave as steps
 from scaler.tools.leaving.install import InstallNotFoundError
 from scaler.tools.leaving.leave import StuckError
+from scaler.tools.leaving.remains import TEMPLATES
 from scaler.tools.uninstall import leave
 from tests.jobs import NAMESPACE, held, job, manifest
 from tests.rig import START
@@ -453,16 +455,20 @@ def test_a_pod_that_may_not_be_released_is_named_with_the_reason() -> None:
     run(story())
 
 
-def test_a_template_with_the_gate_is_named_for_its_next_pods_would_be_held() -> None:
+@pytest.mark.parametrize("resource", TEMPLATES, ids=lambda resource: resource.kind)
+def test_a_template_with_the_gate_is_named_for_its_next_pods_would_be_held(resource: Resource) -> None:
     async def story() -> None:
         spec = {
             "selector": {"matchLabels": {"a": "b"}},
             "template": {"metadata": {"labels": {"a": "b"}},
                          "spec": {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": GATE}]}},
         }  # fmt: skip
-        async with installed(manifest(DEPLOYMENTS, "engine", NAMESPACE, spec=spec)) as place:
+        async with installed() as place:
+            if resource.kind == "RoleBasedGroup":  # which nothing simulates
+                place.cluster.apply([workload_definition(resource)])
+            place.cluster.apply([manifest(resource, "engine", NAMESPACE, spec=spec)])
             assert await place.leave() == 1
-            assert f"Deployment {NAMESPACE}/engine sets the gate in its pod template" in "\n".join(place.said)
+            assert f"{resource.kind} {NAMESPACE}/engine sets the gate in its pod template" in "\n".join(place.said)
 
     run(story())
 

@@ -31,10 +31,10 @@ def definitions() -> list[Object]:
 
 def workload_definitions() -> list[Object]:
     """Of Volcano Job, LeaderWorkerSet, and of AIBrix, OME and Infer Operator; for clusters without the real ones."""
-    return [_workload(resource) for resource in kinds.WORKLOADS]
+    return [workload_definition(resource) for resource in kinds.WORKLOADS]
 
 
-def _workload(resource: Resource) -> Object:
+def workload_definition(resource: Resource) -> Object:
     """As the definition of Queue, for another resource; with its age as the only column."""
     definition: Object = msgspec.json.decode(_documents()[-1])
     spec = definition["spec"]

@@ -24,7 +24,9 @@ from scaler.kube.api import (
 from scaler.kube.errors import ForbiddenError, KubeError, NotFoundError
 from scaler.names import BUDGET, GATE, INSTALL_LABEL, MANAGED_BY, MANAGED_BY_LABEL, RULE_LABEL
 from scaler.rules.values import at
+from scaler.sim.apiserver.kinds import INFER_SERVICE_SETS, INFERENCE_SERVICES, STORM_SERVICES
 from scaler.tools.leaving.install import USUAL_NAME, Install, listed
+from scaler.workloads.kinds import RBG
 
 _RBAC = "rbac.authorization.k8s.io"
 _CLUSTER_ROLES = Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False)
@@ -37,7 +39,11 @@ _CHECK_BINDINGS = Resource(
 )
 _ROLES = ("cluster", "watch", "release", "create", "view", "edit", "webhook", "policy", "fault-data")
 _GUARDS = ("gate-guard", "account")
-_TEMPLATES = (DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, VOLCANO_JOBS)
+_ROLE_BASED_GROUPS = Resource(RBG, "v1alpha2", "rolebasedgroups", "RoleBasedGroup")
+TEMPLATES = (
+    DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, VOLCANO_JOBS, STORM_SERVICES, INFER_SERVICE_SETS,
+    INFERENCE_SERVICES, _ROLE_BASED_GROUPS,
+)  # fmt: skip
 _DEFINITION = ELASTIC_SERVICES.full_name
 _PART_OF = f"app.kubernetes.io/part-of={USUAL_NAME}"
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
@@ -49,7 +55,7 @@ async def gates_in_templates(api: KubeApi, install: Install) -> list[str]:
     """Workloads with our gate in their own pod templates: their next pods would be held for ever."""
     return [
         f"{resource.kind} {one['metadata']['namespace']}/{one['metadata']['name']}"
-        for resource in _TEMPLATES
+        for resource in TEMPLATES
         async for one in _governed(api, resource, install)
         if not one["metadata"].get("ownerReferences") and GATE in msgspec.json.encode(at(one, "spec")).decode()
     ]
