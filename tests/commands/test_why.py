@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import pytest
 from scaler.decide.world import ServiceKey
 from scaler.kube.api import ASCEND_JOBS, ELASTIC_SERVICES, LEASES, NODES, POD_GROUPS, PODS, PatchType, Resource
 from scaler.kube.errors import status_error
+from scaler.names import GATE
 from scaler.rules.rule import ALL
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
@@ -19,7 +21,7 @@ from scaler.tools.answers.answer import Answer, rendered
 from scaler.tools.answers.inquiry import ask_why
 from scaler.tools.answers.labels import key_checks
 from scaler.tools.answers.scale import look, scale_checks
-from scaler.tools.answers.subject import Subject
+from scaler.tools.answers.subject import OF_INSTANCES, Subject
 from scaler.tools.cluster.access import Access
 from scaler.tools.cluster.view import ServiceView
 from scaler.tools.console import console, show
@@ -30,6 +32,7 @@ from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
 from tests.ranktables.test_reconciler import rings, server
 from tests.rig import Rig, rig
 from tests.sim.manifests import deployment, template
+from tests.workloads.pods import SAMPLES, Sample
 
 GOOD = {"mind-cluster/scaling-rule": "r", "jobID": "m"}
 LABELS = {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
@@ -84,6 +87,16 @@ def test_a_service_that_runs_is_well_on_one_screen() -> None:
 def test_a_job_and_its_pod_have_the_same_answer(name: str) -> None:
     answer = answered(RULE, job("p0"), job("p1"), job("d0"), name=name, start=("p0", "d0"))
     assert answer.head[0].startswith("p1 is Admitted, WaitingForScheduler")
+
+
+@pytest.mark.parametrize("sample", [one for one in SAMPLES if one.kind in OF_INSTANCES], ids=lambda one: one.name)
+def test_an_object_that_makes_instances_is_answered_about_all_of_them(sample: Sample) -> None:
+    made = sample.make(sample.object)
+    for pod in itertools.chain(*made):
+        pod["spec"] = {**pod["spec"], "schedulingGates": [{"name": GATE}]}
+    answer = answered(RULE, *itertools.chain(*made), name=sample.object["metadata"]["name"])
+    assert answer.about == f"{sample.kind} {NAMESPACE}/{sample.object['metadata']['name']}"
+    assert len(answer.head) == min(len(made), 7)  # six of them, and how many more there are
 
 
 @pytest.mark.parametrize(

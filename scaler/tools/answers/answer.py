@@ -11,8 +11,7 @@ from rich.text import Text
 
 from scaler.decide.world import Reason, State
 from scaler.tools.answers.scale import undo
-from scaler.tools.answers.subject import Standing as InstanceStanding
-from scaler.tools.answers.subject import Subject
+from scaler.tools.answers.subject import InstanceStanding, Subject
 from scaler.tools.cluster.detail import is_true
 from scaler.tools.console import text
 from scaler.tools.diagnosis import Check, Standing

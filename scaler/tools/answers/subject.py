@@ -30,8 +30,11 @@ from scaler.workloads.membership import identity
 MAKERS = (ASCEND_JOBS, VOLCANO_JOBS, DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, PODS)
 """Kinds that may have labels, in the order in which a name is looked up."""
 
+OF_INSTANCES = ("Deployment", "LeaderWorkerSet", "StormService", "RoleBasedGroup", "StatefulSet")
+"""Kinds whose name is part of the owner or of the uid of their instances."""
 
-class Standing(msgspec.Struct, frozen=True):
+
+class InstanceStanding(msgspec.Struct, frozen=True):
     """State and reason of one instance. `by_leader`: as the scaler wrote them; else as decided here."""
 
     state: str
@@ -51,7 +54,7 @@ class Subject(msgspec.Struct, frozen=True):
     service: Service | None = None
     plan: Plan | None = None
     instances: tuple[Instance, ...] = ()
-    standings: dict[str, Standing] = {}
+    standings: dict[str, InstanceStanding] = {}
     """By uid of the instance."""
     pod: PodRecord | None = None
     resource: Resource | None = None
@@ -109,10 +112,11 @@ def _pod(cluster: Cluster, mine: list[Subject], namespace: str, name: str) -> Su
 
 
 def _made_by(mine: list[Subject], namespace: str, name: str) -> Subject | None:
-    for kind in ("Deployment", "LeaderWorkerSet", "StormService", "StatefulSet", "InstanceSet"):
-        owner = identity(kind, namespace, name)
+    for kind in OF_INSTANCES:
+        within = identity(kind, namespace, name, "")
         for one in mine:
-            made = [instance for instance in (one.service.instances if one.service else ()) if instance.owner == owner]
+            instances = one.service.instances if one.service else ()
+            made = [it for it in instances if f"{it.owner}/".startswith(within) or it.uid.startswith(within)]
             if made:
                 return _chosen(one, kind, made)
     return None
@@ -136,7 +140,7 @@ def _names(one: Subject) -> tuple[str, ...]:
     return (one.view.name if one.view else "", *usual, key.job_id)
 
 
-def _standings(subject: Subject, *, stale: bool) -> dict[str, Standing]:
+def _standings(subject: Subject, *, stale: bool) -> dict[str, InstanceStanding]:
     """State and reason of each instance: as the scaler wrote them, else as decided here."""
     said = {
         as_text(at(one).get("uid")): at(one)
@@ -150,13 +154,13 @@ def _standings(subject: Subject, *, stale: bool) -> dict[str, Standing]:
     }
 
 
-def _standing(said: object, verdict: Verdict | None, plan: Plan | None) -> Standing:
+def _standing(said: object, verdict: Verdict | None, plan: Plan | None) -> InstanceStanding:
     if said:
         state, reason, message = (as_text(at(said).get(name)) for name in ("state", "reason", "message"))
-        return Standing(state, reason, message, by_leader=True)
+        return InstanceStanding(state, reason, message, by_leader=True)
     if verdict is None or plan is None:
-        return Standing(State.HELD.value, "", "not decided about", by_leader=False)
-    return Standing(verdict.state.value, verdict.reason.value, words(verdict, plan), by_leader=False)
+        return InstanceStanding(State.HELD.value, "", "not decided about", by_leader=False)
+    return InstanceStanding(verdict.state.value, verdict.reason.value, words(verdict, plan), by_leader=False)
 
 
 async def _object(
