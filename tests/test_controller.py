@@ -8,7 +8,8 @@ from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, DEPLOYMENTS, ELASTIC_SERVI
 from scaler.kube.errors import NotSentError
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
-from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document
+from tests.commands.test_cluster import scale
+from tests.jobs import NAMESPACE, job, node, rule_config_map, rule_document, template
 from tests.rig import Rig, rig
 
 SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
@@ -52,6 +53,22 @@ def test_an_instance_gets_pod_group_service_and_all_pods_at_once() -> None:
             assert len(on.pods_of("p0")) == 3
             assert on.with_pod_group() == {"p0", "d0"}
             assert on.services() == {"p0-master-0", "d0-master-0"}
+
+    run(story())
+
+
+def test_who_is_drained_goes_whole_and_keeps_its_own_grace_period() -> None:
+    slow = template(terminationGracePeriodSeconds=45)
+
+    async def story() -> None:
+        async with rig(rule_config_map(), job("p0"), job("p1", pods=2, pod=slow), job("d0")) as on:
+            await on.start("p0", "d0")
+            await on.start("p1")
+            await scale(on, 2)
+            await on.settle(1)
+            left = [pod["metadata"] for pod in on.pods_of("p1")]
+            assert [meta.get("deletionGracePeriodSeconds") for meta in left] == [45, 45]
+            assert on.reason("p1") == "ScaledDown"
 
     run(story())
 

@@ -8,7 +8,7 @@ import pytest
 
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, POD_GROUPS, PODS, Object, PatchType
 from scaler.kube.errors import ConflictError, ForbiddenError
-from scaler.names import DELETION_COST, GATE, HELD_COST, POD_GROUP
+from scaler.names import DELETION_COST, GATE, HELD_COST, INSTANCE, INSTANCE_SIZE, POD_GROUP
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.loop import run
 from tests.jobs import NAMESPACE, held, job, rule_config_map, rule_document
@@ -77,6 +77,18 @@ def test_a_pod_that_comes_back_gated_competes_anew() -> None:
             assert released(on) == {"p1", "d1"}
             await let_run(on, "d1")
             assert released(on) == {"p1", "d1", "p2"}
+
+    run(story())
+
+
+def test_all_gates_of_an_admitted_instance_are_taken_off_at_once_and_none_of_a_held_one() -> None:
+    def pods(instance: str) -> list[Object]:
+        said = {INSTANCE: instance, INSTANCE_SIZE: "3"}
+        return [held(f"{instance}-{number}", "group0", annotations=said) for number in range(3)]
+
+    async def story() -> None:
+        async with rig(rule_config_map(), *pods("p0"), *pods("p1"), D0) as on:
+            assert released(on) == {"p0-0", "p0-1", "p0-2", "d0"}
 
     run(story())
 

@@ -245,11 +245,11 @@ def test_what_its_owner_never_makes_holds_up_others_for_a_turn_only() -> None:
     assert story.at(30, unmade, OTHER) | story.at(30.1, unmade, OTHER) == {"b-p0": "Admit", "b-d0": "Admit"}
 
 
-@pytest.mark.parametrize("nodes", ["a:8x2, a0 cordoned 1", "a:8x2, a0 lost 1"])
+@pytest.mark.parametrize("nodes", [ON_TWO, "a:8x3, a0 cordoned 1", "a:8x3, a0 lost 1"])
 def test_after_a_failover_every_clock_starts_anew_and_nothing_else_changes(nodes: str) -> None:
-    story = begun(HANDS, OTHER, nodes=ON_TWO)
-    fresh = Story(ON_TWO)
+    story, fresh = begun(HANDS, OTHER, nodes=nodes), Story(nodes)
     assert story.at(29, HANDS, OTHER) == fresh.at(29, HANDS, OTHER) == {}
+    assert story.made.plans == fresh.made.plans
     assert fresh.at(58.9, HANDS, OTHER) == {}
     assert fresh.at(59, HANDS, OTHER) == NO_A
 

@@ -177,6 +177,17 @@ async def with_chip(on: Rig, chip: str) -> None:
     await on.cluster.patch(PODS, NAMESPACE, pod["metadata"]["name"], patch, patch_type=PatchType.MERGE)
 
 
+def test_an_instance_of_which_a_pod_fails_is_broken_on_the_event() -> None:
+    async def story() -> None:
+        async with rig(rule_config_map(), job("p0"), job("d0")) as on:
+            await on.start("p0", "d0")
+            await on.status(on.pods_of("p0")[0], phase="Failed")
+            await on.settle(0)
+            assert on.reason("p0") == "Broken"
+
+    run(story())
+
+
 @pytest.mark.parametrize("settings", [{}, {"namespaces": (NAMESPACE,)}], ids=["all namespaces", "one namespace"])
 @pytest.mark.parametrize(
     ("document", "words"),
