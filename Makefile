@@ -98,7 +98,7 @@ bench: dev  ## Measure: run every tests/bench/bench_*.py, one after the other; n
 
 .PHONY: contention
 contention: dev  ## Play many services on scarce nodes with many seeds (minutes); ARGS="--seeds 1-50 --mode create"
-	@$(PY) -m tests.chaos --story all --seeds 1-20 --jobs $(JOBS) $(ARGS)
+	@$(PY) -m tests.chaos --story all --seeds 1-20 $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
 .PHONY: pictures
 pictures: dev  ## Draw docs/pictures anew: the scenarios of docs/scenarios, minimums first and each service alone
@@ -157,7 +157,7 @@ chart: dev  ## Write the Helm chart manifests/helm out of the files of the kusto
 	@$(PY) .ci/chart.py
 
 .PHONY: manifests
-manifests: dev  ## Render every variant of the manifests into build/manifests/
+manifests: dev  ## Render the variants cluster-wide and single-namespace into build/manifests/
 	@mkdir -p build/manifests
 	@for variant in cluster-wide single-namespace; do \
 	    $(VENV)/bin/kubectl kustomize "manifests/$$variant" >"build/manifests/$$variant.yaml" || exit 1; \

@@ -143,7 +143,7 @@ class App:
         reporter = Reporter(writer, statuses, clock, metrics, self.home, silent=self._watches)
         controller = Controller(
             state=self.state,
-            services=WorldBuilder(self.state, settings.policy, alone=lambda: self.alone.why),
+            builder=WorldBuilder(self.state, settings.policy, alone=lambda: self.alone.why),
             queue=self.queue,
             expectations=expectations,
             executor=Executor(writer, self.state, expectations, clusterd=settings.clusterd_address, clock=clock),

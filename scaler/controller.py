@@ -31,8 +31,8 @@ from scaler.report.reporter import Reporter
 from scaler.report.service_reports import difference, report_of
 from scaler.state.cluster import ClusterState
 from scaler.state.expectations import Expectations
-from scaler.state.last_valid import Name
-from scaler.state.queue import FIRST_BACKOFF, LAST_BACKOFF, WorkQueue
+from scaler.state.last_valid import ConfigMapName
+from scaler.state.queue import WorkQueue, backoff_after
 from scaler.state.world import WorldBuilder, is_missed
 from scaler.workloads.membership import JOB_KINDS
 
@@ -60,7 +60,7 @@ class Controller:
     """Owns the loop, the memory and the running actions. All other components are given."""
 
     state: ClusterState
-    services: WorldBuilder
+    builder: WorldBuilder
     queue: WorkQueue
     expectations: Expectations
     executor: Executor
@@ -143,7 +143,7 @@ class Controller:
         """Decide about all services; returns the seconds taken. Reading and reporting let the loop run other tasks."""
         started = loop_time()
         await self._read_services(keys)
-        world = self.world = self.services.world(self.clock.now(), self._memory)
+        world = self.world = self.builder.world(self.clock.now(), self._memory)
         decision = self._decide(world)
         decided, acted_on = loop_time(), set[ServiceKey]()
         if decision is not None:
@@ -179,7 +179,7 @@ class Controller:
                 continue
             self._leaving.pop(key, None)
             with self._retried("service cannot be read", key):
-                self.services.look_at(key)
+                self.builder.look_at(key)
                 self._unreported.add(key)
 
     @contextmanager
@@ -195,10 +195,10 @@ class Controller:
     def _leave(self, key: ServiceKey) -> None:
         """Forget a service without jobs; later, if it was known only from pods: they may be gone for a moment only."""
         now = loop_time()
-        last = self.services.get(key)
+        last = self.builder.get(key)
         from_pods = last is not None and any(instance.kind not in JOB_KINDS for instance in last.instances)
         end = self._leaving.setdefault(key, now + PATIENCE if from_pods else now)
-        self.services.leave(key)
+        self.builder.leave(key)
         if now < end:
             self.queue.add_at(key, end)
             return
@@ -209,10 +209,10 @@ class Controller:
         self.queue.forget(key)
         if key.rule and not self._cache.services_of(key.namespace, key.rule):
             self.state.rules.forget(key.namespace, key.rule)
-            self.reporter.rule_gone(Name(key.namespace, key.rule))
+            self.reporter.rule_gone(ConfigMapName(key.namespace, key.rule))
 
     def requeue_all(self) -> None:
-        for key in {*self._cache.service_keys(), *self.services.keys()}:
+        for key in {*self._cache.service_keys(), *self.builder.keys()}:
             self.queue.add(key)
 
     # 2. the decision
@@ -223,7 +223,7 @@ class Controller:
             with no_collection():
                 decision = decide(world, self._decision_cache)
         except Exception:
-            delay = min(FIRST_BACKOFF * 2.0 ** min(self._failures_in_a_row, 32), LAST_BACKOFF)
+            delay = backoff_after(self._failures_in_a_row)
             self._failures_in_a_row += 1
             self.metrics.decisions_failed.inc()
             self._decision_cache = DecisionCache()
@@ -266,7 +266,7 @@ class Controller:
         if len(before[0]) != len(services):
             return list(zip(services, plans, strict=True))
         others = map(or_, map(is_not, before[0], services), map(is_not, before[1], plans))
-        fresh = {self.services.position(key) for key in self._unreported if self.services.get(key) is not None}
+        fresh = {self.builder.position(key) for key in self._unreported if self.builder.get(key) is not None}
         return [(services[at], plans[at]) for at in sorted(fresh.union(compress(count(), others)))]
 
     async def _act_on(self, world: World, pairs: Pairs, acting: asyncio.TaskGroup, started: float) -> set[ServiceKey]:
@@ -277,7 +277,7 @@ class Controller:
             if not service.assumed and self._is_carried_out(plan):
                 since = max(self._began, self.queue.dirty_since(plan.key)) if plan.key in self._unreported else started
                 with self._retried("plan cannot begin", plan.key):
-                    self.services.assume(plan, world.now)
+                    self.builder.assume(plan, world.now)
                     self.queue.hold(plan.key)
                     begun.add(plan.key)
                     self.metrics.acted_on(plan)
@@ -302,7 +302,7 @@ class Controller:
             settled = self.expectations.settled(key)
             if failed or (settled and not (refused or self.queue.is_dirty(key))):
                 # No event would bring back a service whose action had no effect.
-                self.services.retry(key, settled=settled)
+                self.builder.retry(key, settled=settled)
                 self.queue.add_after_backoff(key)
             elif refused:
                 self.queue.add(key)
@@ -350,13 +350,13 @@ class Controller:
         if self._acting in (None, ModeInForce.STANDS_BACK):
             return
         slices = Slices()
-        for key in sorted({*self._cache.service_keys(), *self.services.keys()} - self._leaving.keys()):
+        for key in sorted({*self._cache.service_keys(), *self.builder.keys()} - self._leaving.keys()):
             await slices.end()
             if not (self.queue.is_idle(key) and self.expectations.settled(key)):
                 continue
             with self._retried("service cannot be read", key):
                 found = self.state.service(key) if self._cache.has_instances(key) else None
-                known = self.services.get(key)
+                known = self.builder.get(key)
                 if found != known:
                     self.queue.add(key)
                 if is_missed(found, known):

@@ -29,7 +29,7 @@ from tests.jobs import NAMESPACE, TWO_P_ONE_D, held, job, node, rule_config_map,
 from tests.rig import START, Rig, controller, rig
 
 FAULTS = {"decision failed", "service cannot be decided", "service cannot be read", "service cannot be reported",
-          "plan cannot begin", "plan failed", "report failed", "missed event"}  # fmt: skip
+          "plan cannot begin", "plan failed", "write failed", "missed event"}  # fmt: skip
 """Lines of the log that say that our own code failed at something. What cannot be read is said by others."""
 DIGITS = "9" * 5000
 NUMBERS = (0, 1, -1, 2, 7, 1 << 31, (1 << 63) - 1, -(1 << 63), 1 << 64, 0.5, -0.0, 1e308, 1e-308)

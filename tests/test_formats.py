@@ -23,7 +23,7 @@ from scaler.report.elastic_services import valid_status
 from scaler.serve import certificates
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.state.last_valid import Name, config_map
+from scaler.state.last_valid import ConfigMapName, config_map
 from tests.chaos.replica import earlier
 from tests.formats import ELECTED, FOLDER, HOME, KEPT, NEXT, ROOMY, RULE, record
 from tests.jobs import NAMESPACE, node
@@ -211,8 +211,8 @@ def test_a_valid_rule_takes_its_place() -> None:
 
 
 def test_what_else_a_later_release_keeps_in_the_own_namespace_stays() -> None:
-    place = Name(HOME, "mindie.rule-scaler-history")
-    later = config_map(place, Name(NAMESPACE, "rule"), {"data": {"history.json": "[]"}})
+    place = ConfigMapName(HOME, "mindie.rule-scaler-history")
+    later = config_map(place, ConfigMapName(NAMESPACE, "rule"), {"data": {"history.json": "[]"}})
     later["metadata"] |= {"uid": "later", "resourceVersion": "7"}
     cluster, _ = after([*recorded(NEXT)["objects"], later])
     assert the(cluster.peek(CONFIG_MAPS), "ConfigMap", place.name) == later

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler.decide.world import Policy, Reason
+from scaler.decide.world import Policy, Reason, Warning
 from scaler.settings import Settings
 from scaler.workloads.kinds import KINDS
 from tests.control_plane.test_end_to_end import DIVIDED
@@ -133,10 +133,17 @@ def test_every_reason_is_chosen_somewhere() -> None:
     ) == set()
 
 
+def test_every_warning_is_given_somewhere() -> None:
+    rooms = ("decide", "state", "ranktables")
+    given = set().union(*(named_in(f"scaler/{room}", r"\bWarning\.(\w+)", "world.py") for room in rooms))
+    assert {warning.name for warning in Warning} - given == set()
+
+
 def test_a_kind_is_named_in_these_places_and_no_others() -> None:
     listed = set(places(KIND_PAGE))
     assert naming(len(KINDS), words(KINDS), "scaler/workloads") <= listed
     asked = [SPELLINGS[kind] for kind in ASKED]
+    assert naming(2, asked[1:], "manifests/base") <= listed
     assert naming(3, asked, *rooms(), "manifests/base", "docs/howto/deploy.md", "tests/test_manifests.py") <= listed
     both = [SPELLINGS["LeaderWorkerSet"], SPELLINGS["StormService"]]
     assert naming(2, both, *rooms(), "manifests/admission-webhook") <= listed

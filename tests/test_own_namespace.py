@@ -10,23 +10,23 @@ from scaler.informers.config_maps import ConfigMapObject, config_map_record
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, Object
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.state.last_valid import LastValid, Name, decode, encode, rule_of
+from scaler.state.last_valid import ConfigMapName, LastValid, decode, encode, rule_of
 from tests.jobs import NAMESPACE, job, rule_config_map
 from tests.rig import START, rig
 
 OWN = "scaler-home"
-RULE = Name(NAMESPACE, "rule")
+RULE = ConfigMapName(NAMESPACE, "rule")
 VALID = rule_config_map()["data"]["elastic_scaling.json"]
 SERVICE = (rule_config_map(), job("p0"), job("p1"), job("d0"))
 
 
-def places(cluster: SimCluster) -> list[Name]:
+def places(cluster: SimCluster) -> list[ConfigMapName]:
     """Where ConfigMaps are, the rule left out."""
-    found = [Name(cm["metadata"]["namespace"], cm["metadata"]["name"]) for cm in cluster.peek(CONFIG_MAPS)]
+    found = [ConfigMapName(cm["metadata"]["namespace"], cm["metadata"]["name"]) for cm in cluster.peek(CONFIG_MAPS)]
     return sorted(place for place in found if place != RULE)
 
 
-def forged(place: Name, rule: Name) -> Object:
+def forged(place: ConfigMapName, rule: ConfigMapName) -> Object:
     """A last valid rule as the scaler itself would keep it at that place."""
     return encode(place, rule, LastValid(VALID))
 
@@ -63,14 +63,14 @@ def test_it_is_read_there_after_a_restart(namespaces: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        Name(NAMESPACE, "rule-scaler-last-valid"),
-        Name(NAMESPACE, "mindie.rule-scaler-last-valid"),
-        Name("tenant", "rule-scaler-last-valid"),
-        Name("tenant", "mindie.rule-scaler-last-valid"),
-        Name("tenant", "rule"),
+        ConfigMapName(NAMESPACE, "rule-scaler-last-valid"),
+        ConfigMapName(NAMESPACE, "mindie.rule-scaler-last-valid"),
+        ConfigMapName("tenant", "rule-scaler-last-valid"),
+        ConfigMapName("tenant", "mindie.rule-scaler-last-valid"),
+        ConfigMapName("tenant", "rule"),
     ],
 )
-def test_what_a_tenant_writes_as_the_last_valid_rule_of_anybody_is_not_believed(place: Name) -> None:
+def test_what_a_tenant_writes_as_the_last_valid_rule_of_anybody_is_not_believed(place: ConfigMapName) -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
         cluster.apply([forged(place, RULE)], place.namespace)
@@ -84,7 +84,7 @@ def test_what_a_tenant_writes_as_the_last_valid_rule_of_anybody_is_not_believed(
 def test_config_maps_with_its_labels_elsewhere_are_left_alone() -> None:
     async def story() -> None:
         cluster = SimCluster(Clock(START))
-        elsewhere = Name(NAMESPACE, "rule-scaler-last-valid")
+        elsewhere = ConfigMapName(NAMESPACE, "rule-scaler-last-valid")
         cluster.apply([forged(elsewhere, RULE)], NAMESPACE)
         async with rig(*SERVICE, cluster=cluster, lease_namespace=OWN) as on:
             await on.settle(3)
@@ -95,8 +95,8 @@ def test_config_maps_with_its_labels_elsewhere_are_left_alone() -> None:
 
 
 def test_of_what_stands_elsewhere_only_its_rule_is_kept_and_only_of_its_own_namespace() -> None:
-    for namespace, rule, content in ((OWN, RULE, LastValid(VALID)), ("tenant", Name("tenant", "rule"), None)):
-        found = msgspec.convert(forged(Name(namespace, "x"), RULE), ConfigMapObject)
+    for namespace, rule, content in ((OWN, RULE, LastValid(VALID)), ("tenant", ConfigMapName("tenant", "rule"), None)):
+        found = msgspec.convert(forged(ConfigMapName(namespace, "x"), RULE), ConfigMapObject)
         own = config_map_record(found, OWN).own
         assert own is not None
         assert (rule_of(own), decode(own, RULE)) == (rule, content)

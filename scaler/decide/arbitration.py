@@ -1,6 +1,6 @@
 """Several services on the same nodes: section 3b of the contract.
 
-    reserve what cannot be revoked -> reserve minimums, in order -> revoke scale-ups -> release minimums -> scale up
+    reserve what cannot be revoked -> reserve minimums, in order -> revoke scale-ups -> admit minimums -> scale up
 
 Minimums reserve room, whole or not at all, and may preempt scale-ups. Scale-ups use what is left."""
 
@@ -47,7 +47,7 @@ class Arbitration:
         self._keep_in_hands()
         self._reserve_minimums()
         self._revoke_scale_ups()
-        self._release_minimums()
+        self._admit_minimums()
         self._scale_up()
         for draft in self.all.values():
             turn.settle(draft, self.world)
@@ -185,11 +185,11 @@ class Arbitration:
             self._services_in_hands.append(draft)
             self._pods_in_hands.update(dict(member.instance.unbound))
 
-    def _release_minimums(self) -> None:
+    def _admit_minimums(self) -> None:
         """Admit whole minimums, beside all that is in hands or being revoked; the most restricted instance first."""
         self._revoked = [(d, m) for d in self.drafts if d.revoked for m in d.demand.hands if m.uid in d.revoked]
-        released = [(draft, self._to_release(draft, minimum)) for draft, minimum in self._on_free_room]
-        queue = [(draft, member) for draft, members in released for member in sorted(members, key=age)]
+        chosen = [(draft, self._to_admit(draft, minimum)) for draft, minimum in self._on_free_room]
+        queue = [(draft, member) for draft, members in chosen for member in sorted(members, key=age)]
         queue.sort(key=lambda each: self.placement.breadth(each[1].instance.unbound))
         blocked = []
         for draft, member in queue:
@@ -212,7 +212,7 @@ class Arbitration:
             if runs != bool(draft.memory.turn_since):
                 draft.remember(turn_since=self.world.now if runs else 0.0)
 
-    def _to_release(self, draft: Draft, minimum: Minimum) -> list[Member]:
+    def _to_admit(self, draft: Draft, minimum: Minimum) -> list[Member]:
         """The instances of a minimum that may be admitted now; whether a reservation is spoilt is asked later."""
         new = [member for member in minimum.members if member.state is State.HELD]
         if not new or minimum.unmade or minimum.swaps or self._is_crowded(draft):

@@ -188,8 +188,8 @@ class Demand:
 
 
 def asked_of(service: Service) -> tuple[object, ...]:
-    """What people ask for: the jobs and the rule, as far as they are read. Where others make the pods, the uid of the
-    owner stands for the instance: a new pod is a new instance."""
+    """What people ask for: the jobs and the rule, as far as they are read. Where others make the pods, the identity of
+    the owner stands for the instance: a new pod is a new instance."""
     jobs = {
         f"({(i.uid if i.made_by_us or not i.owner else i.owner)!r}, {i.generation}, {i.revision!r}, {i.group!r}, "
         f"{i.expected}, {_digest(i.needs)})"

@@ -75,7 +75,6 @@ class Warning(StrEnum):  # noqa: A001 - the contract's own word; nothing here us
     TARGET_UNREACHABLE = "TargetUnreachable"
     HOLD_NOT_POSSIBLE = "HoldNotPossible"
     UNKNOWN_OWNER = "UnknownOwner"
-    NOT_SERVED = "NotServed"
     JOB_INVALID = "JobInvalid"
     RULE_MISSING = "RuleMissing"
     RULE_INVALID = "RuleInvalid"
@@ -109,10 +108,11 @@ class RestartBudget(msgspec.Struct, frozen=True, gc=False):
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
-    """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts. Pods are the owner's by
-    owner uid. All pod counts but `terminating` leave out pods with a deletionTimestamp."""
+    """One prefill or decode server: its owner (an AscendJob, ...) and its pods, as counts. All pod counts but
+    `terminating` leave out pods with a deletionTimestamp."""
 
     uid: str
+    """The uid of a job, or of a pod that does not return; of others their identity (`LeaderWorkerSet/ns/name/0`)."""
     name: str
     group: str | None
     """Value of label mind-cluster/group-name; None when the label is missing, "" when it is empty."""
@@ -162,7 +162,7 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     made_by_us: bool = True
     """False: the owner makes pods and objects; the scaler releases and revokes them, and never creates them."""
     owner: str = ""
-    """Uid of what makes this instance and others like it (Deployment, LeaderWorkerSet, ...); "" = no such object."""
+    """Identity of what makes this instance and others like it, e.g. `Deployment/ns/name`; "" = no such object."""
     revision: str = ""
     """Revision of the owner's template; comparable within one owner only. For people."""
     outdated: bool = False

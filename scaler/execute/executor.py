@@ -165,7 +165,7 @@ class Executor:
         rest: list[tuple[Resource, Object]] = []
         if self._cache.pod_groups.get(job.namespace, job.pod_group) is None:
             first.append((POD_GROUPS, objects.pod_group(job, obj)))
-        if self._cache.services.get(job.namespace, job.leader) is None:
+        if self._cache.kube_services.get(job.namespace, job.leader) is None:
             rest.append((SERVICES, objects.service(job, obj)))
         present = self._cache.pods_of(record.uid)
         rest += [(PODS, pod) for name, pod in objects.pods(job, obj, self._clusterd).items() if name not in present]

@@ -77,7 +77,7 @@ class Gates:
         await all_done([self._patch(key, pod, {"metadata": _named(pod, {POD_GROUP: name})}) for pod in moving])
         # Only after the pods have left: for a pod that names no PodGroup, Volcano creates its own one again and names
         # it in the pod; the watch shows that.
-        left = {VOLCANOS_OWN + pod.governed.maker_uid for pod in waiting if pod.governed is not None}
+        left = {VOLCANOS_OWN + pod.governed.controller_uid for pod in waiting if pod.governed is not None}
         await all_done([self._keep_no_room(namespace, group) for group in sorted(left)])
 
     async def _keep_no_room(self, namespace: str, name: str) -> None:

@@ -36,7 +36,7 @@ class ExpectedWrites:
             ASCEND_JOBS: cache.jobs,
             PODS: cache.pods,
             POD_GROUPS: cache.pod_groups,
-            SERVICES: cache.services,
+            SERVICES: cache.kube_services,
         }
 
     async def create(self, key: ServiceKey, resource: Resource, body: Object) -> Object:

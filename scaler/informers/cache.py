@@ -2,8 +2,8 @@
 
     Store (one per resource type) -> Cache -> Changes
 
-Informers alone write it; everything else reads it or subscribes to its changes. It decides nothing and never talks to
-the cluster."""
+Informers alone write it (`look_up` and `take_in` with answers to requests); everything else reads it or subscribes to
+its changes. It decides nothing and never talks to the cluster."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Cache:
         self.volcano_jobs: Store[JobRecord] = Store(self._on_job)
         self.pods: Store[PodRecord] = Store(self._on_pod)
         self.pod_groups: Store[OwnedRecord] = Store(self._on_owned)
-        self.services: Store[OwnedRecord] = Store(self._on_owned)
+        self.kube_services: Store[OwnedRecord] = Store(self._on_owned)
         self.config_maps: Store[ConfigMapRecord] = Store(self._on_config_map)
         self.reports: Store[ConfigMapRecord] = Store(self._on_report)
         """ConfigMaps of MindCluster's namespaces, where `config_maps` does not reach them."""

@@ -37,7 +37,7 @@ def in_force(mode: Mode, operator: str) -> ModeInForce:
 
 
 class CurrentMode:
-    """Called before every pass. In mode auto, once an operator was seen the way back is an explicit takeover."""
+    """Looks anew at each call. In mode auto, once an operator was seen the way back is an explicit takeover."""
 
     def __init__(self, cache: Cache, mode: Mode) -> None:
         self._cache = cache

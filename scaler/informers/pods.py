@@ -97,7 +97,7 @@ class Governed(msgspec.Struct, frozen=True, gc=False):
     volcano: bool
     request: PodRequest = PodRequest()
     priority: int = 0
-    maker_uid: str = ""
+    controller_uid: str = ""
     """Of its controller, or its own if it has none: Volcano names the PodGroup after it that it makes for the pod."""
     unknown_owner: str = ""
     """That no known kind of workload made it, in words; "" when one did, or nothing at all."""
@@ -210,7 +210,7 @@ def _governed(pod: PodObject, owner: Owner, job: str) -> Governed:
         volcano=spec.scheduler_name == "volcano",
         request=PodRequest(requests) if too_long else _request_of(requests, *map(bytes, raw)),
         priority=spec.priority or 0,
-        maker_uid=shared(owner.uid or meta.uid),
+        controller_uid=shared(owner.uid or meta.uid),
         unknown_owner=unknown_owner(meta, membership) if membership is not None else "",
     )
 

@@ -41,7 +41,7 @@ def informers(
     optional: Collection[Resource] = OPTIONAL,
 ) -> tuple[dict[Resource, Informer[Any, Any]], tuple[Informer[Any, Any], ...]]:
     """One for each resource type, and those of MindCluster's namespaces, unless all namespaces are watched anyway:
-    nothing depends on being allowed to read these. Nodes have no namespace; Ascend Operator's Deployment may be in any.
+    nothing depends on being allowed to read these. Nodes have no namespace; Ascend Operator has one of its own.
     ConfigMaps of the install's own namespace, `home`, are read too. Nothing is missing without rights to `optional`."""
 
     history = History()
@@ -62,7 +62,7 @@ def informers(
         watch(kube.ASCEND_JOBS, cache.jobs, jobs.JobObject, jobs.job_record),
         watch(kube.PODS, cache.pods, pods.PodObject, pods.pod_record),
         watch(kube.POD_GROUPS, cache.pod_groups, records.OwnedObject, records.owned_record),
-        watch(kube.SERVICES, cache.services, records.OwnedObject, records.owned_record, label_selector=OURS),
+        watch(kube.SERVICES, cache.kube_services, records.OwnedObject, records.owned_record, label_selector=OURS),
         watch(kube.CONFIG_MAPS, cache.config_maps, ConfigMapObject, rules, namespaces=and_home if namespaces else None),
         watch(
             kube.PRIORITY_CLASSES, cache.priorities, records.PriorityObject, records.priority_record, namespaces=None

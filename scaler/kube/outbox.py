@@ -26,7 +26,7 @@ PARALLEL, PARALLEL_OF_ONE = 8, 2
 """Writes at the same time: in all, and in one namespace."""
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 300.0
-_log = structlog.get_logger("report")
+_log = structlog.get_logger("outbox")
 
 
 class Outbox(Generic[K]):
@@ -93,10 +93,10 @@ class Outbox(Generic[K]):
             self._failures.pop(key, None)
         except KubeError as error:
             pause = self._backoff(key, error.retry_after)
-            _log.warning("report not written", what=str(key), error=str(error), retry_in=pause)
-        except Exception:  # a bug in one report must not stop the others
+            _log.warning("object not written", what=str(key), error=str(error), retry_in=pause)
+        except Exception:  # a bug in one write must not stop the others
             pause = self._backoff(key, None)
-            _log.exception("report failed", what=str(key), retry_in=pause)
+            _log.exception("write failed", what=str(key), retry_in=pause)
         finally:
             self._under_way.discard(key)
         due = self._not_before[key] = loop_time() + max(pause, self._interval)

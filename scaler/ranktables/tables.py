@@ -13,7 +13,7 @@ from scaler.decide.world import Note, Reason, Warning
 from scaler.informers.cache import Cache
 from scaler.informers.config_maps import RankTableMap, digest_of
 from scaler.informers.jobs import JobRecord
-from scaler.informers.pods import PodRecord
+from scaler.informers.pods import ENDED, PodRecord
 from scaler.kube.api import Object
 from scaler.names import RANK_TABLE_KEY, RANK_TABLE_PREFIX, RANK_TABLE_VERSION_KEY
 from scaler.ranktables.table import RankTable, RankTablePod, mounts_rank_table, rank_table
@@ -94,7 +94,7 @@ def table_map_of(cache: Cache, namespace: str, job: str) -> RankTableMap | None:
 
 def member_of(pod: PodRecord) -> RankTablePod:
     """The pod as rank tables need it. A pod that has ended no longer has its chips."""
-    lost = pod.terminating or pod.phase in ("Failed", "Succeeded")
+    lost = pod.terminating or pod.phase in ENDED
     return RankTablePod(pod.name, pod.node, pod.devices or PodDevices(), lost)
 
 

@@ -27,7 +27,7 @@ from scaler.report.metrics import Metrics
 from scaler.report.service_reports import InstanceReport, ServiceReport, Subject
 from scaler.rules.values import at
 from scaler.state.cluster import ClusterState
-from scaler.state.last_valid import LastValid, Name, encode, is_ours, place_of, rule_of, same_content
+from scaler.state.last_valid import ConfigMapName, LastValid, encode, is_ours, place_of, rule_of, same_content
 from scaler.workloads.ascendjob import has_failed
 
 MAX_EVENTS_WAITING = 10_000
@@ -51,7 +51,7 @@ _Warned = tuple[ServiceKey, Note, Subject]
 
 class _Due(NamedTuple):
     write: Callable[[Any], Awaitable[None]]
-    of: ServiceKey | Name | _InstanceKey | Event | _Warned
+    of: ServiceKey | ConfigMapName | _InstanceKey | Event | _Warned
     namespace: str
     name: str = ""
     """Name of the job, or of the object that the event is about, for people."""
@@ -75,7 +75,7 @@ class Reporter:
         self._silent = silent
         self._outbox: Outbox[_Due] = Outbox(self._write)
         self._reports: dict[ServiceKey, ServiceReport] = {}
-        self._last_valid: dict[Name, LastValid | None] = {}
+        self._last_valid: dict[ConfigMapName, LastValid | None] = {}
         """Of the rules that some job names, as of the newest report."""
         self._events: set[Event | _Warned] = set()
         """Those that wait, and what may become one."""
@@ -96,7 +96,7 @@ class Reporter:
     def note(self, report: ServiceReport) -> None:
         """Take over the result of a pass about one service."""
         key = report.plan.key
-        rule = Name(key.namespace, key.rule)
+        rule = ConfigMapName(key.namespace, key.rule)
         before = self._reports.get(key)
         changed = before is None or _stated(before) != _stated(report)
         self._note_instances(before, report, changed=changed)
@@ -113,7 +113,7 @@ class Reporter:
         self._reports.pop(key, None)
         self._mark_status(key)
 
-    def rule_gone(self, rule: Name) -> None:
+    def rule_gone(self, rule: ConfigMapName) -> None:
         """Mark for deletion the ConfigMap of a rule that no job names; a job that comes earlier prevents this."""
         self._last_valid.pop(rule, None)
         self._mark_rule(rule)
@@ -230,7 +230,7 @@ class Reporter:
         if key.rule:
             self._outbox.mark(_Due(self._write_status, key, key.namespace))
 
-    def _mark_rule(self, rule: Name) -> None:
+    def _mark_rule(self, rule: ConfigMapName) -> None:
         self._outbox.mark(_Due(self._write_last_valid, rule, rule.namespace))
 
     # Writing
@@ -248,14 +248,14 @@ class Reporter:
             self._mark_event(event)
         await self._statuses.tidy(key)
 
-    async def _write_last_valid(self, rule: Name) -> None:
+    async def _write_last_valid(self, rule: ConfigMapName) -> None:
         place = place_of(rule, self._home)
         if rule not in self._last_valid:
             await self._remove_config_map(place)
         elif (kept := self._last_valid[rule]) is not None:
             await self._put_config_map(place, encode(place, rule, kept))
 
-    async def _put_config_map(self, place: Name, content: Object) -> None:
+    async def _put_config_map(self, place: ConfigMapName, content: Object) -> None:
         """Create it, or patch what differs; an object of another owner is left alone."""
         try:
             existing = await self._writer.get(CONFIG_MAPS, *place)
@@ -272,7 +272,7 @@ class Reporter:
             patch["metadata"] = changed | {key: existing["metadata"][key] for key in ("uid", "resourceVersion")}
             await self._writer.patch(CONFIG_MAPS, *place, patch, patch_type=PatchType.MERGE)
 
-    async def _remove_config_map(self, place: Name) -> None:
+    async def _remove_config_map(self, place: ConfigMapName) -> None:
         with suppress(NotFoundError):
             existing = await self._writer.get(CONFIG_MAPS, *place)
             if is_ours(existing):

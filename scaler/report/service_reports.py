@@ -125,7 +125,7 @@ def running_index(service: Service, groups: Mapping[str, GroupPlan]) -> int:
     def runs(ratio: Ratio) -> bool:
         return all(running.get(name, 0) >= number for name, number in ratio.counts.items())
 
-    index = bisect_left(ratios, True, key=runs)  # ratios never rise from first to last, and a rule may have 10,000
+    index = bisect_left(ratios, True, key=runs)  # ratios never rise from first to last, and a rule may have 1,024
     return index if index < len(ratios) else -1
 
 

@@ -21,7 +21,7 @@ from scaler.rules.finding import shown
 from scaler.state.capacity import CapacityIndex
 from scaler.state.instances import COUNTS_ON, in_our_time, of_pods
 from scaler.state.jobs import of_job
-from scaler.state.last_valid import LastValid, Name, decode, place_of, rule_of
+from scaler.state.last_valid import ConfigMapName, LastValid, decode, place_of, rule_of
 from scaler.state.rules_in_force import RuleInForce, RulesInForce
 from scaler.workloads.membership import NO_LABELS
 
@@ -88,7 +88,7 @@ class ClusterState:
         """The rule that this service is decided by; an empty one where it names none."""
         return self.rules.in_force(key.namespace, key.rule) if key.rule else RuleInForce()
 
-    def orphaned_rules(self) -> list[Name]:
+    def orphaned_rules(self) -> list[ConfigMapName]:
         """Rules of which we keep the last valid document although no job names them any more."""
         kept = {rule_of(record.own) for record in self.cache.config_maps.values() if record.own}
         return sorted(rule for rule in kept if rule.name and not self.cache.services_of(*rule))
@@ -122,6 +122,6 @@ class ClusterState:
         self.tables.forget(change.uid)
 
     def _stored_rule(self, namespace: str, rule: str) -> LastValid | None:
-        name = Name(namespace, rule)
+        name = ConfigMapName(namespace, rule)
         record = self.cache.config_maps.get(*place_of(name, self._home))
         return decode(record.own, name) if record is not None and record.own is not None else None

@@ -170,7 +170,7 @@ def of_pods(cache: Cache, membership: Membership) -> Instance:
         **_requests(present, size),
         wanted=cache.owners.wanted(membership.maker) if membership.maker else 0,
         unheld=len(ungated(cache, present)),
-        irreplaceable=any(pod.governed is not None and pod.governed.maker_uid == pod.uid for pod in present),
+        irreplaceable=any(pod.governed is not None and pod.governed.controller_uid == pod.uid for pod in present),
         misplaced=any(is_misplaced(membership, pod) for pod in present),
         more_to_come=len(present) < size and waits_for_leader,
         **counts_of(cache, pods, faulty),

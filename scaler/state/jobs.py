@@ -61,7 +61,7 @@ def _ours(
         return {"faults": job.faults}
     present = present_of(pods)
     pod_group = cache.pod_groups.get(job.namespace, job.pod_group)
-    has_service = cache.services.get(job.namespace, job.leader) is not None
+    has_service = cache.kube_services.get(job.namespace, job.leader) is not None
     leftovers = pod_group is not None and pod_group.owner_uid == record.uid and not pod_group.terminating
     members = pod_group.members if pod_group is not None and leftovers and not job.faults else 0
     obstacle = table.obstacle if table is not None else None
@@ -102,7 +102,7 @@ def _taken_name(cache: Cache, record: JobRecord, names: Sequence[str]) -> str:
         pod = cache.pods.get(job.namespace, name)
         if pod is not None and pod.owner_uid != record.uid:
             return f"Pod {name}"
-    service = cache.services.get(job.namespace, job.leader)
+    service = cache.kube_services.get(job.namespace, job.leader)
     return f"Service {job.leader}" if service is not None and service.owner_uid != record.uid else ""
 
 

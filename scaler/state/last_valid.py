@@ -40,7 +40,7 @@ KNOWN_FORMAT = "1"
 LAST_VALID_SUFFIX = "-scaler-last-valid"
 
 
-class Name(NamedTuple):
+class ConfigMapName(NamedTuple):
     """Of a rule or of another ConfigMap."""
 
     namespace: str
@@ -64,12 +64,12 @@ class LastValid(msgspec.Struct, frozen=True, gc=False):
         return hashlib.sha256(self.document.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def place_of(rule: Name, home: str) -> Name:
+def place_of(rule: ConfigMapName, home: str) -> ConfigMapName:
     """The ConfigMap that keeps the last valid document of a rule; `home` is the install's own namespace."""
-    return Name(home, object_name(".".join(rule), LONGEST_NAME - len(LAST_VALID_SUFFIX)) + LAST_VALID_SUFFIX)
+    return ConfigMapName(home, object_name(".".join(rule), LONGEST_NAME - len(LAST_VALID_SUFFIX)) + LAST_VALID_SUFFIX)
 
 
-def encode(place: Name, rule: Name, last_valid: LastValid) -> Object:
+def encode(place: ConfigMapName, rule: ConfigMapName, last_valid: LastValid) -> Object:
     """The ConfigMap at `place` that keeps `last_valid`; the same value gives the same bytes."""
     raw = last_valid.document.encode("utf-8", "surrogatepass")
     kept = {name: value for name, value in sorted(last_valid.annotations.items()) if name.startswith(PREFIX)}
@@ -86,7 +86,7 @@ def encode(place: Name, rule: Name, last_valid: LastValid) -> Object:
     return config_map(place, rule, content)
 
 
-def config_map(place: Name, rule: Name, content: Mapping[str, object]) -> Object:
+def config_map(place: ConfigMapName, rule: ConfigMapName, content: Mapping[str, object]) -> Object:
     """A ConfigMap of ours; `content` gives `data` or `binaryData`. Without owner reference: it outlives the rule."""
     elsewhere = {} if place.namespace == rule.namespace else {KEPT_FOR_NAMESPACE: rule.namespace}
     return {
@@ -102,7 +102,7 @@ def config_map(place: Name, rule: Name, content: Mapping[str, object]) -> Object
     }
 
 
-def decode(existing: Object, rule: Name) -> LastValid | None:
+def decode(existing: Object, rule: ConfigMapName) -> LastValid | None:
     """The value that `encode` stored for `rule`; None for anything that is not exactly that. Never raises."""
     if not is_ours(existing) or rule_of(existing) != rule:
         return None
@@ -135,12 +135,12 @@ def is_ours(existing: Object) -> bool:
     return isinstance(labels, dict) and labels.get(MANAGED_BY_LABEL) == MANAGED_BY and KEPT_FOR_LABEL in labels
 
 
-def rule_of(existing: Object) -> Name:
+def rule_of(existing: Object) -> ConfigMapName:
     """The rule that a ConfigMap of ours is about; its name is "" when it does not say."""
     metadata = existing.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     namespace = annotations.get(KEPT_FOR_NAMESPACE, metadata.get("namespace", ""))
-    return Name(str(namespace), str(annotations.get(KEPT_FOR_ANNOTATION, "")))
+    return ConfigMapName(str(namespace), str(annotations.get(KEPT_FOR_ANNOTATION, "")))
 
 
 def same_content(existing: Object, wanted: Object) -> bool:

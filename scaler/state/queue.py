@@ -9,9 +9,12 @@ import asyncio
 from scaler.clock import loop_time
 from scaler.decide.world import ServiceKey
 
-FIRST_BACKOFF = 0.005
-LAST_BACKOFF = 30.0
-"""Seconds: the delay after the first failure of a key, doubled with every further one up to the last."""
+_FIRST_BACKOFF, _LAST_BACKOFF = 0.005, 30.0
+
+
+def backoff_after(failures: int) -> float:
+    """Seconds to wait after one more failure than these in a row: twice as long with each, up to half a minute."""
+    return min(_FIRST_BACKOFF * 2.0 ** min(failures, 32), _LAST_BACKOFF)
 
 
 class WorkQueue:
@@ -77,7 +80,7 @@ class WorkQueue:
         """Look at `key` again after a delay that doubles with each call since `forget`; returns it in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay = min(FIRST_BACKOFF * 2.0 ** min(failures, 32), LAST_BACKOFF)
+        delay = backoff_after(failures)
         self.add_at(key, loop_time() + delay)
         return delay
 

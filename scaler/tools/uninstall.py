@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when no pod stays behind the gate, else 1."""
+    """0 when nothing is stranded, else 1; what --list leaves held on purpose does not count."""
     return asyncio.run(_leave(args))
 
 

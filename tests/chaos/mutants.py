@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant("what ends is waited for for ever", nodes, "deadline + due_back > now", "True", "story never-ending 5 L5"),
     Mutant("evicts whom it may not", reservations, "other.demand.priority <= most and not protected", "not protected",
            "story preempting 4 S3"),
-    Mutant("releases on room to come", arbitration, " and minimum.room is Room.FREE", "", "story preempting 2 S10"),
+    Mutant("admits on room to come", arbitration, " and minimum.room is Room.FREE", "", "story preempting 2 S10"),
     Mutant("reserves nothing", arbitration, "self.minimums.reserve(draft)", "None", "story on-twenty 1 L1"),
 )  # fmt: skip
 

@@ -149,7 +149,7 @@ class _Judge(Facts):
             yield "S9: a scale-up that is admitted can spoil what is reserved"
 
     def _in_the_way(self) -> Iterator[str]:
-        """3b.6: what a minimum is released on is free beside everything that is still in the scheduler's hands, without
+        """3b.6: what a minimum is admitted on is free beside everything that is still in the scheduler's hands, without
         what is probed: that has no reservation."""
         begun = self._begin()
         new = [n for n in self.done[Admit] if self.jobs[n].team in begun]
@@ -159,7 +159,7 @@ class _Judge(Facts):
             return
         pods = [pod for n in [*hands, *new] for pod in self.pods_of((n,))]
         if not packs(self.room(), pods):
-            yield "3b.6: a minimum is released though it does not fit beside what is in the scheduler's hands"
+            yield "3b.6: a minimum is admitted though it does not fit beside what is in the scheduler's hands"
 
 
 def wrong(of: Shape, states: list[State], decide: Callable[[State], Decision]) -> set[str]:

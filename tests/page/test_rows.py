@@ -18,7 +18,7 @@ from scaler.tools.page import views
 from scaler.tools.page.board import Board, row_of
 from scaler.tools.page.feed import Feed
 from scaler.tools.page.history import MOST_MOMENTS, MOST_SAMPLES, History
-from scaler.tools.page.rooms import Rooms
+from scaler.tools.page.nodes import NodeKinds
 from scaler.tools.page.tryout import try_rule
 from tests.builders import service
 from tests.jobs import NAMESPACE, job, manifest, node, rule_config_map, rule_document
@@ -265,7 +265,7 @@ def test_nodes_are_told_with_what_is_free_used_held_to_no_use_and_who_waits() ->
             cluster = seen(on)
             async with cluster.watched():
                 await on.settle(3)
-                shown = Rooms(cluster)
+                shown = NodeKinds(cluster)
                 found = shown.look()
                 assert found["nodes"]["node-1"]["amounts"] == {"huawei.com/Ascend910": [8, 0, 0, 8]}
                 assert found["nodes"]["node-1"]["guests"] == [[KEY, False]]
@@ -294,7 +294,7 @@ def test_nodes_that_are_counted_as_they_change_are_counted_as_if_all_were_counte
         async with rig(RULE, *nodes, job("p0"), job("p1"), job("d0"), job("x0", service="other")) as on:
             cluster = seen(on)
             async with cluster.watched():
-                shown, patched = Rooms(cluster), PatchType.MERGE
+                shown, patched = NodeKinds(cluster), PatchType.MERGE
                 for step in range(7):
                     if step == 1:
                         await on.start("p0", node_name="node-0")
@@ -313,7 +313,7 @@ def test_nodes_that_are_counted_as_they_change_are_counted_as_if_all_were_counte
                         other = {"metadata": {"labels": {"accelerator-type": "b"}}}
                         await on.cluster.patch(NODES, None, "node-2", other, patch_type=patched)
                     await on.settle(3)
-                    assert shown.look() == Rooms(cluster).look(), step
+                    assert shown.look() == NodeKinds(cluster).look(), step
                 assert len(shown.look()["nodes"]) == 3
 
     run(story())

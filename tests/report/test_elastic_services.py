@@ -171,7 +171,7 @@ def test_without_the_definition_the_scaler_works_says_so_once_and_writes_all_whe
                 assert on.said()["running"] == "1+1"
         told = [line for line in lines if line["event"] == "no ElasticServices are written"]
         assert [line["why"] for line in told] == [f"{DEFINITION} are not installed in the cluster"]
-        assert [line for line in lines if line["event"] == "report not written"] == []
+        assert [line for line in lines if line["event"] == "object not written"] == []
 
     run(play())
 
@@ -217,7 +217,7 @@ def test_a_status_that_somebody_filled_with_garbage_is_not_believed_and_written_
             async with controller(on, Clock(START + 100)):
                 await on.settle(5)
         assert [on.said()[name] for name in ("running", "reason")] == [before[name] for name in ("running", "reason")]
-        assert [line for line in lines if line["event"] in ("report failed", "report not written")] == []
+        assert [line for line in lines if line["event"] in ("write failed", "object not written")] == []
 
     run(play())
 

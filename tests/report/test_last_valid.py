@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.state.last_valid import LastValid, Name, decode, encode, place_of
+from scaler.state.last_valid import ConfigMapName, LastValid, decode, encode, place_of
 
-RULE = Name("default", "rule")
+RULE = ConfigMapName("default", "rule")
 PLACE = place_of(RULE, "scaler-home")
 
 _annotations = st.dictionaries(st.text(max_size=9).map("mind-cluster/".__add__), st.text(max_size=9), max_size=3)
@@ -38,7 +38,7 @@ def test_only_our_annotations_are_kept() -> None:
 
 
 def test_the_object_of_another_rule_is_not_taken() -> None:
-    assert decode(encode(PLACE, RULE, LastValid("{}")), Name("default", "other")) is None
+    assert decode(encode(PLACE, RULE, LastValid("{}")), ConfigMapName("default", "other")) is None
 
 
 def test_an_object_that_is_not_ours_is_not_taken() -> None:

@@ -34,14 +34,14 @@ from scaler.report.service_reports import ServiceReport
 from scaler.sim.apiserver.client import Interceptor, Request
 from scaler.sim.cluster import SimCluster
 from scaler.sim.loop import run
-from scaler.state.last_valid import LastValid, Name, decode
+from scaler.state.last_valid import ConfigMapName, LastValid, decode
 from tests import jobs
 from tests.builders import NOW, instance, service
 from tests.faults import WRITES
 from tests.report import fakes
 
 NAMESPACE = "default"
-RULE = Name(NAMESPACE, "rule")
+RULE = ConfigMapName(NAMESPACE, "rule")
 LAST_VALID = "default.rule-scaler-last-valid"
 COLD = service("2P1D > 1P1D", "p0 Held, p1 Held, d0 Held")
 LATER = service("2P1D > 1P1D", "p0 Running, p1 Held, d0 Starting")

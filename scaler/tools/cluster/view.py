@@ -289,7 +289,7 @@ def _informers(api: KubeApi, cluster: Cluster, rng: random.Random, home: str) ->
 def _stores(cluster: Cluster) -> Iterable[Store[Any]]:
     cache = cluster.cache
     found: list[Store[Any]] = [cluster.services, cluster.events, cache.jobs, cache.volcano_jobs, cache.pods]
-    found += [cache.pod_groups, cache.services, cache.config_maps, cache.nodes, cache.priorities]
+    found += [cache.pod_groups, cache.kube_services, cache.config_maps, cache.nodes, cache.priorities]
     return [*found, *cache.owners.stores.values()]
 
 

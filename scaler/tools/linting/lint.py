@@ -33,8 +33,8 @@ BOM = "\ufeff"
 MIXTURE = "MixturePossible"
 """An `info`: no error, and nothing fails because of it."""
 _WHAT_ENDS_ONE = (
-    "it ends when what is missing has room again, or a minimum takes the room of the surplus; "
-    'with the annotation mind-cluster/trade: "always" the service gives up surplus by itself'
+    "it ends when what is missing has room again, fewer are wanted, or a minimum takes the room of the surplus; "
+    'with the annotation mind-cluster/trade: "always" a service that shares nodes gives up surplus by itself'
 )
 _HOLDERS = ("ConfigMap", "Secret")
 _MOST_KINDS = 8

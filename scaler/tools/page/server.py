@@ -26,8 +26,8 @@ from scaler.tools.page import views
 from scaler.tools.page.board import Board
 from scaler.tools.page.feed import Feed, Tables
 from scaler.tools.page.guard import add_headers, guard
+from scaler.tools.page.nodes import NodeKinds
 from scaler.tools.page.prometheus import Prometheus
-from scaler.tools.page.rooms import Rooms
 from scaler.tools.page.tryout import as_rows, try_rule
 from scaler.tools.page.why import why
 
@@ -71,7 +71,7 @@ class Page:
         self._turn = asyncio.Event()
         self._pages = 0
         self._pause = pause
-        self._rooms = Rooms(cluster)
+        self._node_kinds = NodeKinds(cluster)
         self._told: tuple[int, dict[str, Any]] = (-1, {})
         self.complete = False
         """Whether all watched resources have been listed."""
@@ -93,7 +93,7 @@ class Page:
     async def settle(self) -> None:
         """Do the slow first steps before a request waits for them."""
         await self._cluster.settle()
-        self._rooms.look()
+        self._node_kinds.look()
 
     async def keep_looking(self) -> None:
         """Take over every change, until cancelled."""
@@ -127,7 +127,7 @@ class Page:
     def _nodes(self) -> Tables:
         if self.complete and self._told[0] != self._cluster.version:
             version = self._cluster.version
-            self._told = version, self._rooms.look()
+            self._told = version, self._node_kinds.look()
         return self._told[1]
 
     # requests

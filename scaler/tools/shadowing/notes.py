@@ -51,7 +51,7 @@ class What(StrEnum):
     HOLD = "hold"
     """The instance waits for the scheduler, and the decision would revoke it."""
     EVICT = "evict"
-    """The instance is bound, and the decision would evict it for another service's minimum."""
+    """The instance is bound, and the decision would evict it: for a minimum, or because fewer are wanted."""
     STARTED = "started"
     """The instance started although the decision held it; lasts while it is beyond the target, or a minimum waits."""
 

@@ -68,7 +68,7 @@ class _Kind:
         return {"nodes": self.states.total(), **states, "amounts": amounts}
 
 
-class Rooms:
+class NodeKinds:
     """Call `look` after a change: three tables of rows by name. Unchanged parts are not counted again."""
 
     def __init__(self, cluster: Cluster) -> None:
