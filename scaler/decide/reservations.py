@@ -189,7 +189,7 @@ class Sources:
         return [victim for victim in useless if victim.member not in draft.demand.bound_in_part], running
 
     def _victims_of_others(self, draft: Draft) -> list[Victim]:
-        """Instances of other services that a minimum may evict: lower priority first, then not running, then newest."""
+        """Instances of other services that a minimum may evict: not running first, then lower priority, then newest."""
         policy = self.world.policy
         if policy.preempt is Preempt.NEVER:
             return []
@@ -201,7 +201,7 @@ class Sources:
             if may_lose and draft.shares_nodes_with(other):
                 found += chain(*self._surplus(other, helpful))
         found.sort(key=lambda one: age(one.member), reverse=True)
-        found.sort(key=lambda one: (one.draft.demand.priority, one.member.state is State.RUNNING))
+        found.sort(key=lambda one: (one.member.state is State.RUNNING, one.draft.demand.priority))
         return found
 
     def _helpful(self, draft: Draft) -> frozenset[NodeClass]:

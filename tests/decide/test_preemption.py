@@ -105,6 +105,12 @@ def test_what_does_not_run_goes_before_what_runs_and_lower_priority_before_highe
     assert done(low, middle, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x4") == {"c-p1": "Evict"}
 
 
+def test_what_does_not_run_goes_first_whatever_its_priority() -> None:
+    runs, starts = (on_nodes("2P > 1P", f"p0 a{i}, p1 a{i + 1}{how}", name=name, priority=priority)
+                    for i, how, name, priority in ((0, "", "a", 0), (2, "*", "c", 1)))  # fmt: skip
+    assert done(runs, starts, on_nodes("1P", "p0 -", name="b", priority=2), nodes="a:8x4") == {"c-p1": "Evict"}
+
+
 def test_those_that_can_be_spared_are_spared() -> None:
     mixed = on_nodes("3P > 1P", "p0 a0, p1@a a1, p2@b b0", name="a")
     restricted = on_nodes("1P", "p0@a -", name="b", priority=1)
