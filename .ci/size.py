@@ -13,7 +13,7 @@ from pathlib import Path
 
 LIMITS = {
     # what: (limit, target)
-    "controller": (19_120, 14_000 + 5_256),
+    "controller": (19_122, 14_000 + 5_256),
     "simulation": (9_140, 9_000 + 1_025),
     "test helpers": (11_700, 9_000 + 2_751),
 }

@@ -178,10 +178,10 @@ class Settings(BaseModel):
     @pydantic.model_validator(mode="after")
     def _fit_together(self) -> Settings:
         wrong = []
-        if not self.retry_period < self.renew_deadline < self.lease_duration:
+        if not self.retry_period * 1.2 < self.renew_deadline < self.lease_duration:  # 1.2: the jitter of the period
             wrong.append(
-                f"retry_period ({self.retry_period:g} s) < renew_deadline ({self.renew_deadline:g} s) < lease_duration "
-                f"({self.lease_duration:g} s) must hold, or two controllers could act at once"
+                f"1.2 * retry_period ({self.retry_period:g} s) < renew_deadline ({self.renew_deadline:g} s) < "
+                f"lease_duration ({self.lease_duration:g} s) must hold, or leaders end or two act at once"
             )
         if self.backoff > self.backoff_max:
             wrong.append(f"backoff ({self.backoff:g} s) <= backoff_max ({self.backoff_max:g} s) must hold")

@@ -92,6 +92,12 @@ def test_lease_times_that_could_let_two_controllers_act_are_refused() -> None:
     assert "renew_deadline (5 s) < lease_duration (5 s) must hold" in found
 
 
+def test_a_period_is_refused_after_which_a_renewal_could_come_too_late() -> None:
+    (found,) = problems("--retry-period", "4.2", "--renew-deadline", "5", "--lease-duration", "8")
+    assert "1.2 * retry_period (4.2 s) < renew_deadline (5 s)" in found
+    assert settings("--retry-period", "4.1", "--renew-deadline", "5", "--lease-duration", "8").retry_period == 4.1
+
+
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "", "8s", "1e99"])
 def test_a_duration_is_a_finite_number_in_its_range(value: str) -> None:
     (found,) = problems(SCALER_LEASE_DURATION=value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -188,10 +189,11 @@ async def look_up(find: Find, jobs: Store[JobRecord], record: JobRecord) -> bool
     cache has what is found at once. Raises errors of the seam, as `find` does."""
     namespace, name = record.namespace, record.name
     page = await find(ASCEND_JOBS, namespace, name)
-    found = [known for known in map(read_job_record, page.items) if known is not None]
-    for known in found:
-        jobs.apply(known)
-    if not found:
+    with suppress(ValueError):  # nested too deep: what was read before stays, as with any object that cannot be read
+        for known in map(read_job_record, page.items):
+            if known is not None:
+                jobs.apply(known)
+    if not (page.items or page.refused):
         jobs.absent(namespace, name, version_of(page.resource_version))
     now = jobs.get(namespace, name)
     return now is not None and now.uid == record.uid and now.job == record.job

@@ -42,7 +42,7 @@ class Store(Generic[R]):
         return sum(map(len, self._records.values()))
 
     def get(self, namespace: str, name: str) -> R | None:
-        return self._records[namespace].get(name) if namespace in self._records else None
+        return self._records.get(namespace, {}).get(name)  # inserts nothing: the webhook's thread reads, too
 
     def values(self, scope: str | None = None) -> Iterator[R]:
         """The records of one namespace (None = all), as they are now: take a copy before anything awaits."""

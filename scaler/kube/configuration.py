@@ -115,12 +115,12 @@ async def load(
             from kubernetes_asyncio import client, config  # noqa: PLC0415 - 40 MiB, and a second to import
 
             configuration = client.Configuration()
-            loader = await config.load_kube_config(
-                config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
-            )
+            given = {"config_file": kubeconfig, "context": context, "client_configuration": configuration}
+            loading = config.load_kube_config(**given, persist_config=False)
+            loader = await asyncio.wait_for(loading, PLUGIN_TIMEOUT)
         tls = _tls(configuration, insecure=insecure)
     except Exception as error:
-        words = " ".join(str(error).split())
+        words = " ".join(str(error).split()) or f"no token within {PLUGIN_TIMEOUT:g} s"
         if isinstance(error, TypeError | AttributeError | KeyError):  # from the library, for a file of another shape
             words = "it is empty, or no kubeconfig"
         if kubeconfig is not None and kubeconfig not in words:

@@ -24,8 +24,8 @@ log_format: text
 ```
 
 Two notes for pods: set `enableServiceLinks: false`, because a Service named `scaler-http` would make Kubernetes set
-`SCALER_HTTP_PORT` to something like `tcp://10.0.0.1:80`; and `retry_period < renew_deadline < lease_duration` must
-hold.
+`SCALER_HTTP_PORT` to something like `tcp://10.0.0.1:80`; and
+`1.2 * retry_period < renew_deadline < lease_duration` must hold.
 
 | key | flag | variable | unit | default | meaning |
 |---|---|---|---|---|---|

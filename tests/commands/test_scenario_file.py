@@ -68,7 +68,7 @@ def problems(folder: Path, text: str) -> list[str]:
         ("nodes: [{}]\nsettings:\n  revok: true\n", "s.yaml:3:3: settings.revok: unknown key"),
         (
             "nodes: [{}]\nsettings: {retry_period: 9}\n",
-            "s.yaml:2:1: settings: retry_period (9 s) < renew_deadline (5 s) < lease_duration (8 s) must hold",
+            "s.yaml:2:1: settings: 1.2 * retry_period (9 s) < renew_deadline (5 s) < lease_duration (8 s) must hold",
         ),
         ("nodes: [{}]\nsettings: {http_port: 80}\n", "s.yaml:2:1: settings: http_port: nothing is served"),
         (

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import zlib
 from typing import Any
 
 import msgspec
+import pytest
 
 from scaler.decide.nodes import Where
 from scaler.informers.config_maps import MOST_KEYS, ConfigMapObject, ConfigMapRecord, config_map_record, content_of
-from scaler.informers.jobs import MOST_KEPT, JobObject, JobRecord, read_job_record, volcano_job_record
+from scaler.informers.jobs import MOST_KEPT, JobObject, JobRecord, look_up, read_job_record, volcano_job_record
 from scaler.informers.pods import LONGEST_CONFIGURATION, read_pod
-from scaler.kube.api import Object
+from scaler.informers.store import Store
+from scaler.kube.api import Object, Page, Refused
 from scaler.names import LAST_APPLIED
 from scaler.rules.limits import MAX_BYTES
 from scaler.state.rules_in_force import RulesInForce
 from tests.jobs import job, rule_config_map
 
 LARGE = "x" * 1_300_000
+TOO_DEEP = job("p0", pod={"spec": json.loads('{"a":' * 200 + "1" + "}" * 200)}, uid="u", resourceVersion="8")
 LABELS = {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": "group0", "jobID": "mindie"}
 
 
@@ -141,3 +146,16 @@ def test_a_name_of_an_instance_that_is_too_long_is_not_kept_and_its_pods_are_ins
 def test_the_text_of_a_job_is_compressed() -> None:
     record = kept(job("p0"))
     assert msgspec.json.decode(zlib.decompress(record.text)) == record.object
+
+
+@pytest.mark.parametrize("page", [Page([], "9", refused=[Refused("why", "mindie", "p0")]), Page([TOO_DEEP], "9")])
+def test_a_job_that_is_looked_up_and_cannot_be_read_stays_as_it_was(page: Page[Object]) -> None:
+    async def find(*_: object) -> Page[Object]:
+        return page
+
+    jobs: Store[JobRecord] = Store(lambda *_: None)
+    jobs.add_scope(None)
+    record = kept(job("p0"))
+    jobs.apply(record)
+    assert asyncio.run(look_up(find, jobs, record))
+    assert jobs.get("mindie", "p0") == record

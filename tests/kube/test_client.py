@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from scaler.kube import client, wire
+from scaler.kube import client, configuration, wire
 from scaler.kube.api import ASCEND_JOBS, CONFIG_MAPS, LEASES, NODES, PODS, Object, PatchType, Resource
 from scaler.kube.client import HttpKubeApi, connect
 from scaler.kube.errors import (
@@ -398,4 +398,14 @@ async def test_an_unusable_kubeconfig_is_one_clear_error(tmp_path: Path, content
         path.write_text(content)
     with pytest.raises(NotSentError, match="no usable configuration"):
         async with connect(kubeconfig=str(path)):
+            pass
+
+
+async def test_a_plugin_that_never_returns_a_token_is_an_error_and_no_wait_without_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configuration, "PLUGIN_TIMEOUT", 0.2)
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep", "args": ["5"]}
+    with pytest.raises(NotSentError, match=r"no token within 0\.2 s"):
+        async with connect(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1", exec=plugin)):
             pass
