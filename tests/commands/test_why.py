@@ -213,6 +213,15 @@ def test_a_job_that_is_not_wanted_is_well_and_the_answer_says_who_set_the_number
     )
 
 
+def test_a_job_of_a_paused_rule_waits_for_a_person_and_the_command_ends_the_pause() -> None:
+    answer = answered(rule_config_map(paused="true"), job("p0"), job("d0"), name="p0")
+    assert answer.head[0].startswith("p0 is Held, Paused")
+    assert answer.next == (
+        "nothing, if the pause is meant; to end it:",
+        f"kubectl -n {NAMESPACE} annotate configmap rule mind-cluster/paused-",
+    )
+
+
 def test_a_service_that_rests_is_well_and_said_to_rest() -> None:
     async def story() -> Answer:
         async with rig(RULE, job("p0"), job("d0")) as on:

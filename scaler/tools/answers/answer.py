@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scaler.decide.world import Reason, State
+from scaler.names import PREFIX
 from scaler.tools.answers.scale import undo
 from scaler.tools.answers.subject import InstanceStanding, Subject
 from scaler.tools.cluster.detail import is_true
@@ -27,6 +28,7 @@ _WELL_SHOWN = 2
 RANKS = "rank table"
 FAIL = Standing.FAIL
 RULE, POD_GROUP, POD, ROOM, SCALER, APPLY, SCALE = "rule", "podgroup", "pod", "room", "scaler", "apply", "scale"
+RESUME = "resume"
 _NEXT: Mapping[str, tuple[str, ...]] = {
     Reason.RULE_MISSING: (RULE,),
     Reason.RULE_INVALID: (RULE,),
@@ -40,6 +42,7 @@ _NEXT: Mapping[str, tuple[str, ...]] = {
     Reason.STARTING: (POD,),
     Reason.BROKEN: (POD,),
     Reason.SCALED_DOWN: (SCALE,),
+    Reason.PAUSED: (RESUME,),
 }
 
 
@@ -47,6 +50,7 @@ MEND = "mend what is marked FAIL above, first {}"
 STEPS = {
     APPLY: "apply the jobs of the smallest ratio that are missing",
     SCALE: "nothing, if no more is wanted; to have all instances again:",
+    RESUME: "nothing, if the pause is meant; to end it:",
     ROOM: "wait for room, add or mend nodes, or lower the smallest ratio; scaler plan --nodes says how many do",
 }
 NOTHING, WAIT = "nothing: this is as it should be", "wait; it passes by itself"
@@ -163,6 +167,8 @@ def _commands(kind: str, subject: Subject) -> Iterator[str]:
         yield f"kubectl {where} get configmap {rule} -o yaml | scaler lint -"
     elif kind == SCALE:
         yield undo(subject)
+    elif kind == RESUME:
+        yield f"kubectl {where} annotate configmap {rule} {PREFIX}paused-"
     elif kind == POD_GROUP:
         yield f"kubectl {where} describe podgroups; kubectl -n volcano-system logs deploy/volcano-scheduler"
     elif kind == POD:
