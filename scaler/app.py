@@ -1,4 +1,4 @@
-"""Wiring only: builds all components around a KubeApi and runs them until cancelled. One TaskGroup owns every task."""
+"""Wiring only: builds all components around a KubeApi and runs them until cancelled. Each task is owned or awaited."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class App:
             self.controller.requeue_all()
 
     async def run(self) -> None:
-        """Serve, sync, lead, decide, until cancelled. The end of any task ends all; raises what ended it: also
+        """Serve, sync, lead, decide, until cancelled. A task that fails ends all; raises what ended it: also
         LeadershipLost, OverlapError."""
         async with self._served(), asyncio.TaskGroup() as tasks:
             beside = [informer.run() for informer in (*self.informers.values(), *self.reports, *self.beside.values())]

@@ -50,7 +50,7 @@ SOONEST = 0.001
 
 Pairs = list[tuple[Service, Plan]]
 Observer = Callable[[World, Decision], None]
-"""Called with every decision, after every pass and before any action."""
+"""Called with every decision, before any action of it."""
 Instead = Callable[[World, Decision, Pairs], Memory]
 """Called instead of acting, with the changed plans; returns the memory for the next decision."""
 
@@ -125,7 +125,7 @@ class Controller:
             unseen = self.unseen()
             before, self._acting = self._acting, None if unseen else self.mode()
             if self._acting is not before:
-                self.requeue_all()  # another controller makes the pods now, so jobs and pods have another meaning
+                self.requeue_all()  # who makes the pods, or whether all is seen, has changed
             elif self._acting is None:
                 # The last plans of these services are reported, and why there are no decisions now.
                 changed = set(keys)
@@ -345,7 +345,7 @@ class Controller:
             await slices.end()
 
     async def resync(self) -> None:
-        """Read every service without pending writes again, from the records; each difference means a missed event."""
+        """Read every service without pending writes anew; a difference in more than words means a missed event."""
         self.state.forget_instances()
         if self._acting in (None, ModeInForce.STANDS_BACK):
             return

@@ -3,9 +3,9 @@
 Every install writes the namespaces that it governs on its Lease, and a leader reads the Leases of the others before it
 does anything. Both write before they read, so of two that start together at least one sees the other: the one with the
 younger Lease gives way at once, the other waits for that for one lease duration. A namespace with the label of an
-install belongs to an administrator, and so does the own one. Leases elsewhere may belong to a tenant, and must not stop
-a running install: they count only among installs without the label, and only if they are older than the own Lease. Such
-an install is not seen by those with the label, so it checks repeatedly, and gives way when one comes."""
+install belongs to an administrator, and so does the own one. Leases elsewhere may belong to a tenant: they count only
+among installs without the label, and only if they are older than the own one, so what is made later stops no running
+install. Such an install is not seen by those with the label, so it checks repeatedly, and gives way when one comes."""
 
 from __future__ import annotations
 

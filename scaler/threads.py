@@ -1,9 +1,9 @@
 """Loops in threads of their own, for what must not wait for the main loop, nor delay it: both servers, and the Lease.
 
-Loops exchange only awaited results and immutable values. The Lease is renewed over a connection of its own, as long as
-the beats of the main loop are fresh. A main loop that is blocked for too long must not lead: the Lease expires and
-another replica takes over. When the main loop runs again, the deadline of every writer is past, so it sends nothing
-before it ends. Loops of one process share one monotonic clock, so a deadline means the same in both."""
+Loops exchange awaited results and immutable values; servers also read the main loop's stores. The Lease is renewed over
+a connection of its own, as long as the beats of the main loop are fresh. A main loop that is blocked for too long must
+not lead: the Lease expires and another replica takes over. When the main loop runs again, the deadline of every writer
+is past, so it sends nothing before it ends. Loops of one process share a monotonic clock: a deadline means the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Connect = Callable[[], AbstractAsyncContextManager[KubeApi]]
 """Connects to the cluster, for the loop that calls it."""
 
 LEAVE = 5.0
-"""Seconds for the tasks of a loop to end; after that they end with the process."""
+"""Seconds for the thread of a loop to end after the loop was stopped; after that it ends with the process."""
 PATIENCE = 2
 """Lease durations that the main loop may be blocked; another replica then needs one more. If fewer, one long decision
 would end every leader in turn; if more, services would wait for a loop that hangs."""

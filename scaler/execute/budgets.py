@@ -38,7 +38,7 @@ the scale subresource of the owner; AscendJobs have none, and only an error woul
 PATIENCE = 30.0
 """Seconds for the first list of the budgets; after that a warning is logged."""
 AGAIN = 300.0
-"""Seconds after which a namespace is tried again where a right was missing."""
+"""Seconds for which a namespace where a right was missing is left alone; then the next change or full pass tries."""
 _log = structlog.get_logger("budgets")
 
 

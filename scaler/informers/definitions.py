@@ -34,7 +34,7 @@ async def definition_changed(api: KubeApi, resource: Resource, seconds: int, on_
     """Whether something has happened to the definition of `resource`, or `seconds` have passed. False at once when that
     cannot be waited for, and when the resource is defined: an API server that has just started may need a moment.
 
-    `on_absent` is called when it is not served, or when that is not known; with True when there is no definition."""
+    `on_absent` is called when it is not served, or when that may not be read; with True when there is no definition."""
     if "." not in resource.group:
         return False  # built in
     selector = f"metadata.name={resource.plural}.{resource.group}"

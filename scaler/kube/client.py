@@ -1,8 +1,8 @@
 """The real cluster: KubeApi over HTTP.
 
-The calls of kubernetes_asyncio are not used: they have no timeout, do not check the status and decode far too much. A
-proxy is used only when the kubeconfig names one (`proxy-url`): HTTPS_PROXY is ignored, because in a cluster it is set
-for other purposes. Only a request with answer 401, which had no effect, is sent once more, with a renewed token."""
+The calls of kubernetes_asyncio are not used: they have no timeout, do not check the status and decode far too much.
+HTTPS_PROXY is ignored, which a cluster sets for other purposes; `proxy-url` of a kubeconfig counts. A request is sent
+once more after a 401, and, by aiohttp, a GET, PUT or DELETE whose connection ended: preconditions make it harmless."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ _METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DEL
 """HTTP methods of the verbs that write; all others are GET."""
 
 _TRANSPORT_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-"""ValueError: aiohttp raises it for a chunk or a line that is too long."""
+"""ValueError: aiohttp raises it for a header with a line break, which a token may have."""
 
 
 def _untrusted(what: str, error: BaseException) -> KubeError:

@@ -1,4 +1,4 @@
-"""Every error of the seam. Only the implementations of KubeApi make these errors."""
+"""Every error of the seam. KubeApi makes them; callers make one for what they find out, or refuse to send."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TooManyRequestsError(StatusError):
 
 
 class NotSentError(KubeError):
-    """No connection: the request certainly had no effect."""
+    """Nothing was sent, or certainly without effect: no connection, or the caller itself refused."""
 
 
 class UnknownOutcomeError(KubeError):

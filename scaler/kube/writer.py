@@ -46,7 +46,7 @@ class NotLeaderError(KubeError):
 _Where = tuple[str, Resource, str | None]
 """Verb, resource, namespace."""
 OnWrite = Callable[[str, Resource, str], None]
-"""Called as (verb, resource, outcome) for each request; the outcome is "ok" or the name of the error."""
+"""Called as (verb, resource, outcome) for each try; the outcome is "ok", "Cancelled" or the name of the error."""
 
 
 class Slots:

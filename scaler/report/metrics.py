@@ -83,7 +83,7 @@ class Metrics:
             "scaler_request_duration_seconds", "Until an answer began, or none came.", ["verb", "resource"],
             buckets=_REQUEST,
         )  # fmt: skip
-        self._writes = counter("scaler_writes", "Writes to the API server.", ["verb", "resource", "outcome"])
+        self._writes = counter("scaler_writes", "Requests of the writer, reads too.", ["verb", "resource", "outcome"])
         self.reports_dropped = counter("scaler_reports_dropped", "Reports not written.", ["kind", "cause"])
         self.watches = followed("scaler_watches", "Watches opened.", "resource")
         self.lists = followed("scaler_lists", "Times that everything was listed.", "resource")

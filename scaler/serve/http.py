@@ -1,6 +1,6 @@
 """Health, readiness, metrics and the last world, over HTTP: GET only, no request bodies, no secrets.
 
-    /healthz                                the loops of this process run
+    /healthz                                the main loop runs and decides
     /readyz                                 caches are synced, or what is missing; a standby is ready
     /metrics                                Prometheus
     /snapshots                              the services decided about, one line each

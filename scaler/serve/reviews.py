@@ -23,7 +23,7 @@ MAX_SHOWN = 10
 MAX_WORDS = 240
 """Characters of one warning: API servers cut them at 256."""
 GroupsOf = Callable[[str, str], tuple[str, ...] | None]
-"""Returns the groups of the rule (namespace, name) in force, None when no rule is known. Must not do I/O."""
+"""The groups of the rule (namespace, name) as it is now, None when it is missing or not valid. Must not do I/O."""
 Labels = Mapping[str, Any]
 _ONE_INSTANCE = frozenset({"AscendJob", "LeaderWorkerSet", "Job"})
 """Kinds whose templates make the pods of one instance: all of these templates have the labels, or none has them."""

@@ -47,7 +47,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     connections: int
     bytes: int
-    """Bytes of request bodies in memory, of all connections together."""
+    """Bytes of request bodies and large answers in memory, of all connections together."""
     answer: float
     """Seconds from the header of a request to its answer."""
     idle: float

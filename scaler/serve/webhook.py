@@ -21,8 +21,8 @@ from scaler.serve import reviews
 from scaler.serve.server import Limits, Server
 
 LIMITS = Limits(connections=128, bytes=32 * 2**20, answer=5.0, idle=150.0)
-"""API servers wait two seconds (manifests/admission-webhook). They close idle connections after 90 s; this server must
-not close them earlier, or requests are lost. Each API server keeps 25 connections, and opens more when all are busy."""
+"""API servers wait 2 s, for rules 5 s (manifests/admission-webhook). They close idle connections after 90 s; this
+server must not close them earlier, or requests are lost. Each keeps 25 of them, and opens more when all are busy."""
 _SHORT, _SIMPLE = 16 * 2**10, 256 * 2**10
 """Bytes of a request that is reviewed at once, within milliseconds. A rule of 1 MiB full of errors takes seconds. Pods
 and jobs are reviewed faster, and must not wait behind a rule."""

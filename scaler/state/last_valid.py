@@ -103,7 +103,7 @@ def config_map(place: ConfigMapName, rule: ConfigMapName, content: Mapping[str, 
 
 
 def decode(existing: Object, rule: ConfigMapName) -> LastValid | None:
-    """The value that `encode` stored for `rule`; None for anything that is not exactly that. Never raises."""
+    """The value that `encode` stored for `rule`; of another format only that; None for anything else. Never raises."""
     if not is_ours(existing) or rule_of(existing) != rule:
         return None
     form = (existing.get("data") or {}).get(KEPT_FORMAT, KNOWN_FORMAT)
