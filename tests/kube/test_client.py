@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -404,8 +405,11 @@ async def test_an_unusable_kubeconfig_is_one_clear_error(tmp_path: Path, content
 async def test_a_plugin_that_never_returns_a_token_is_an_error_and_no_wait_without_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(configuration, "PLUGIN_TIMEOUT", 0.2)
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep", "args": ["5"]}
-    with pytest.raises(NotSentError, match=r"no token within 0\.2 s"):
-        async with connect(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1", exec=plugin)):
+    async def never(**_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(configuration, "PLUGIN_TIMEOUT", 0.01)
+    monkeypatch.setattr("kubernetes_asyncio.config.load_kube_config", never)
+    with pytest.raises(NotSentError, match=r"no token within 0\.01 s"):
+        async with connect(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1")):
             pass
