@@ -27,12 +27,11 @@ from scaler.kube.errors import ConflictError, KubeError, NotFoundError
 from scaler.kube.metadata import uid_of, version_of, with_notes
 from scaler.names import BLIND_SINCE, RELEASED_BY, SEEN_BY
 from scaler.rules.values import at
-from scaler.settings import Settings
+from scaler.settings import JITTER, Settings
 
 LONGEST_LEASE = 60.0
 """Seconds: a longer leaseDurationSeconds, edited by hand, is not used."""
 RELEASE_TIMEOUT = 2.0
-JITTER = 1.2
 _RENEW_TRIES = 3
 _NOTES = dict.fromkeys((RELEASED_BY, BLIND_SINCE, SEEN_BY))
 """Our annotations; None = removed."""

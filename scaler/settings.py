@@ -27,6 +27,7 @@ from scaler.rules.finding import shown
 PREFIX = "SCALER_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 _MAX_FILE = 1 << 20
+JITTER = 1.2
 REMOVED = {
     "status_beside_rule": "An ElasticService says what was decided; take the setting out.",
     "resync_period": "The full pass that looks for anything missed is every 600 s; take the setting out.",
@@ -178,10 +179,10 @@ class Settings(BaseModel):
     @pydantic.model_validator(mode="after")
     def _fit_together(self) -> Settings:
         wrong = []
-        if not self.retry_period * 1.2 < self.renew_deadline < self.lease_duration:  # 1.2: the jitter of the period
+        if not self.retry_period * JITTER < self.renew_deadline < self.lease_duration:
             wrong.append(
-                f"1.2 * retry_period ({self.retry_period:g} s) < renew_deadline ({self.renew_deadline:g} s) < "
-                f"lease_duration ({self.lease_duration:g} s) must hold, or leaders end or two act at once"
+                f"{JITTER:g} * retry_period ({self.retry_period:g} s) < renew_deadline ({self.renew_deadline:g} s) < "
+                f"lease_duration ({self.lease_duration:g} s) must hold, or a leader ends needlessly, or two act at once"
             )
         if self.backoff > self.backoff_max:
             wrong.append(f"backoff ({self.backoff:g} s) <= backoff_max ({self.backoff_max:g} s) must hold")

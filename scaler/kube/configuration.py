@@ -120,7 +120,7 @@ async def load(
             loader = await asyncio.wait_for(loading, PLUGIN_TIMEOUT)
         tls = _tls(configuration, insecure=insecure)
     except Exception as error:
-        words = " ".join(str(error).split()) or f"no token within {PLUGIN_TIMEOUT:g} s"
+        words = f"no token in {PLUGIN_TIMEOUT:g} s" if isinstance(error, TimeoutError) else " ".join(str(error).split())
         if isinstance(error, TypeError | AttributeError | KeyError):  # from the library, for a file of another shape
             words = "it is empty, or no kubeconfig"
         if kubeconfig is not None and kubeconfig not in words:

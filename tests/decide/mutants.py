@@ -65,6 +65,7 @@ MUTANTS = (
            "test_preemption", "3b.4"),
     Mutant("trade_after is ignored", minimum,
            "if self.world.now - since < self.world.policy.trade_after:", "if False:", "test_preemption", "3.6"),
+    Mutant("what runs goes first", reservations, "one.member.state is State.RUNNING, ", "", "test_preemption", "3b.4"),
     Mutant("never evicts others of a lower priority", reservations, "other.demand.priority <= most",
            "other.demand.priority == draft.demand.priority", "test_preemption", "3b.4"),
     Mutant("evicts what runs below the minimum", reservations, "[: max(0, len(runs) - least - group.paired)]",

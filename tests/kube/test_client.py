@@ -410,6 +410,6 @@ async def test_a_plugin_that_never_returns_a_token_is_an_error_and_no_wait_witho
 
     monkeypatch.setattr(configuration, "PLUGIN_TIMEOUT", 0.01)
     monkeypatch.setattr("kubernetes_asyncio.config.load_kube_config", never)
-    with pytest.raises(NotSentError, match=r"no token within 0\.01 s"):
+    with pytest.raises(NotSentError, match=r"no token in 0\.01 s"):
         async with connect(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1")):
             pass

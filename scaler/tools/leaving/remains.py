@@ -44,6 +44,7 @@ TEMPLATES = (
     DEPLOYMENTS, STATEFUL_SETS, LEADER_WORKER_SETS, VOLCANO_JOBS, STORM_SERVICES, INFER_SERVICE_SETS,
     INFERENCE_SERVICES, _ROLE_BASED_GROUPS,
 )  # fmt: skip
+"""Kinds of which users write the pod templates. What these make has owners, and is left out."""
 _DEFINITION = ELASTIC_SERVICES.full_name
 _PART_OF = f"app.kubernetes.io/part-of={USUAL_NAME}"
 _OURS = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
